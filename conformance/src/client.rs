@@ -6,9 +6,9 @@ use std::time::Duration;
 use fodo_data::EventMask;
 use serde_json::{Value as Json, json};
 
-use crate::process::{Process, confine};
+use crate::process::{Process, restrict_to_loopback};
 use crate::server::Server;
-use crate::{Failure, ours, place};
+use crate::{TestFailure, ours, place};
 
 /// Maximum time of any single operation.
 pub const OPERATION_DURATION_MAX: Duration = Duration::from_secs(15);
@@ -50,7 +50,7 @@ impl ClientKind {
 
 /// How a client finds servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum SearchMethod {
     /// It searches by UDP at the server's own address.
     Unicast,
     /// It searches by UDP broadcast.
@@ -61,7 +61,7 @@ pub enum Way {
 
 /// The form in which a value is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueForm {
     /// As the channel's own kind, with alarm and time.
     Value,
     /// As a string formatted by the server.
@@ -74,7 +74,7 @@ pub enum Shape {
 
 /// Properties of a channel, known after connecting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct ChannelProperties {
     /// The kind of an element, by its Channel Access name, such as `DOUBLE`.
     pub kind: String,
     /// Maximum number of elements.
@@ -105,53 +105,53 @@ pub struct Sample {
 /// The operations of every client. Every call ends within a bounded time.
 pub trait Client {
     /// Connects.
-    fn connect(&mut self, pv: &str) -> Result<About, Failure>;
+    fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure>;
 
     /// Reads.
-    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure>;
+    fn get(&mut self, pv: &str, shape: ValueForm) -> Result<Sample, TestFailure>;
 
     /// Writes; with `wait`, returns after processing.
-    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure>;
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), TestFailure>;
 
     /// Writes an array of `count` elements of the pattern that begins with `first`, and waits.
-    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure>;
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), TestFailure>;
 
     /// Subscribes to these changes and returns the subscription's number.
-    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure>;
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, TestFailure>;
 
     /// Subscribes to changes of value and alarm, and returns the subscription's number.
-    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
+    fn monitor(&mut self, pv: &str) -> Result<usize, TestFailure> {
         self.monitor_masked(pv, EventMask::VALUE | EventMask::ALARM)
     }
 
     /// Ends all subscriptions.
-    fn end_monitors(&mut self) -> Result<(), Failure>;
+    fn end_monitors(&mut self) -> Result<(), TestFailure>;
 
     /// The next `count` updates of a subscription, or those received within `timeout`.
-    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure>;
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, TestFailure>;
 }
 
 /// Starts a client that finds this server by `way`.
-pub fn start(kind: ClientKind, server: &Server, way: Way) -> Result<Box<dyn Client>, Failure> {
+pub fn start(kind: ClientKind, server: &Server, way: SearchMethod) -> Result<Box<dyn Client>, TestFailure> {
     let mut command = match kind {
-        ClientKind::Fodo => return Ok(Box::new(ours::Ours::new(server.address(), way))),
+        ClientKind::Fodo => return Ok(Box::new(ours::FodoClient::new(server.address(), way))),
         ClientKind::Aioca => python("aioca_client.py"),
         ClientKind::Pyepics => python("pyepics_client.py"),
         ClientKind::Caproto => python("caproto_client.py"),
         ClientKind::PsiCa => java("PsiCaClient.java"),
     };
-    confine(&mut command, server.port);
+    restrict_to_loopback(&mut command, server.port);
     match way {
-        Way::Unicast => {}
-        Way::Broadcast => {
+        SearchMethod::Unicast => {}
+        SearchMethod::Broadcast => {
             command.env("EPICS_CA_ADDR_LIST", place::LOOPBACK_BROADCAST.to_string());
         }
-        Way::NameServer => {
+        SearchMethod::NameServer => {
             command.env("EPICS_CA_SERVER_PORT", place::free_port().to_string());
             command.env("EPICS_CA_NAME_SERVERS", server.address().to_string());
         }
     }
-    Ok(Box::new(Peer { process: Process::start(&format!("{kind:?} client"), &mut command)? }))
+    Ok(Box::new(PeerClient { process: Process::start(&format!("{kind:?} client"), &mut command)? }))
 }
 
 fn python(script: &str) -> Command {
@@ -179,15 +179,15 @@ pub fn described(first: i32, count: usize) -> Json {
 }
 
 /// A script that receives requests and sends answers, one JSON text per line.
-struct Peer {
+struct PeerClient {
     process: Process,
 }
 
-impl Peer {
-    fn ask(&mut self, request: Json, timeout: Duration) -> Result<Json, Failure> {
+impl PeerClient {
+    fn ask(&mut self, request: Json, timeout: Duration) -> Result<Json, TestFailure> {
         self.process.write_line(&request.to_string())?;
         // Libraries print lines of their own; answers are the JSON lines.
-        let line = self.process.line_that_begins("{", timeout + GRACE)?;
+        let line = self.process.wait_for_line_starting("{", timeout + GRACE)?;
         let answer: Json = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
         match answer.get("error").and_then(Json::as_str) {
             Some(error) => Err(self.process.failure(&format!("{request}: {error}"))),
@@ -196,54 +196,54 @@ impl Peer {
     }
 }
 
-impl Client for Peer {
-    fn connect(&mut self, pv: &str) -> Result<About, Failure> {
+impl Client for PeerClient {
+    fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let answer = self.ask(json!({ "do": "connect", "pv": pv, "timeout": timeout.as_secs() }), timeout)?;
-        Ok(About {
+        Ok(ChannelProperties {
             kind: answer["kind"].as_str().unwrap_or_default().to_string(),
             count: answer["count"].as_u64().unwrap_or_default(),
             may_write: answer["may_write"].as_bool().unwrap_or_default(),
         })
     }
 
-    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure> {
+    fn get(&mut self, pv: &str, shape: ValueForm) -> Result<Sample, TestFailure> {
         let shape = match shape {
-            Shape::Value => "value",
-            Shape::Text => "text",
-            Shape::Control => "control",
-            Shape::LongText => "long",
+            ValueForm::Value => "value",
+            ValueForm::Text => "text",
+            ValueForm::Control => "control",
+            ValueForm::LongText => "long",
         };
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "get", "pv": pv, "shape": shape, "timeout": timeout.as_secs() });
         Ok(sample(&self.ask(request, timeout)?))
     }
 
-    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure> {
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "put", "pv": pv, "value": value, "wait": wait, "timeout": timeout.as_secs() });
         self.ask(request, timeout).map(|_| ())
     }
 
-    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure> {
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request =
             json!({ "do": "put_pattern", "pv": pv, "first": first, "count": count, "timeout": timeout.as_secs() });
         self.ask(request, timeout).map(|_| ())
     }
 
-    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure> {
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "monitor", "pv": pv, "mask": mask.0, "timeout": timeout.as_secs() });
         let answer = self.ask(request, timeout)?;
         answer["monitor"].as_u64().map(|n| n as usize).ok_or_else(|| format!("{answer}"))
     }
 
-    fn end_monitors(&mut self) -> Result<(), Failure> {
+    fn end_monitors(&mut self) -> Result<(), TestFailure> {
         self.ask(json!({ "do": "end_monitors" }), OPERATION_DURATION_MAX).map(|_| ())
     }
 
-    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, TestFailure> {
         let request = json!({ "do": "take", "monitor": monitor, "count": count, "timeout": timeout.as_secs_f64() });
         let answer = self.ask(request, timeout)?;
         Ok(answer["updates"].as_array().into_iter().flatten().map(sample).collect())

@@ -16,7 +16,7 @@ pub mod step;
 
 /// One record of a database under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct RecordName {
     /// Its name, without the prefix.
     pub name: String,
     /// Its type.
@@ -31,14 +31,14 @@ pub struct Case {
     /// The text of a `.db` file in which names begin with `$(P)`.
     pub database: String,
     /// The records in it.
-    pub records: Vec<Record>,
+    pub records: Vec<RecordName>,
     /// The steps, in order.
     pub steps: Vec<step::Step>,
 }
 
 /// The first step after which the two servers differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct GateFinding {
     /// Number of steps done, including the one that shows the difference.
     pub n_steps: usize,
     /// The differences.

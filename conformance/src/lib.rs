@@ -18,7 +18,7 @@ pub mod scenario;
 pub mod server;
 
 /// A failure, as text for the test's report.
-pub type Failure = String;
+pub type TestFailure = String;
 
 /// Compiles the Rust blocks of the README.
 #[cfg(doctest)]

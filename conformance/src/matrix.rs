@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::Failure;
-use crate::client::{self, Client, ClientKind, Way};
+use crate::TestFailure;
+use crate::client::{self, Client, ClientKind, SearchMethod};
 use crate::scenario::{self, life, search};
 use crate::server::{Server, ServerKind};
 
@@ -14,15 +14,15 @@ use crate::server::{Server, ServerKind};
 #[derive(Clone, Copy)]
 pub enum Run {
     /// A client and a server.
-    Meet(fn(&mut dyn Client, &Server) -> Result<(), Failure>),
+    Meet(fn(&mut dyn Client, &Server) -> Result<(), TestFailure>),
     /// A client, and a server that the scenario restarts.
-    Restart(fn(&mut dyn Client, &mut Server) -> Result<(), Failure>),
+    Restart(fn(&mut dyn Client, &mut Server) -> Result<(), TestFailure>),
     /// A server; the scenario starts its own clients.
-    Find(fn(ClientKind, &Server) -> Result<(), Failure>),
+    Find(fn(ClientKind, &Server) -> Result<(), TestFailure>),
 }
 
 /// A scenario.
-pub struct Row {
+pub struct ScenarioRow {
     /// What the scenario tests.
     pub title: &'static str,
     /// The function that tests it.
@@ -39,14 +39,14 @@ const ANY_SERVER: &[ServerKind] = &ServerKind::ALL;
 const CAPROTO: &[ServerKind] = &[ServerKind::Caproto];
 
 /// All scenarios, in the order in which a pair runs them.
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[ScenarioRow] = &[
+    ScenarioRow {
         title: "connect by unicast; get, as value and as text",
         run: Run::Meet(scenario::every_record_is_read),
         exceptions: &[],
     },
-    Row { title: "find by broadcast", run: Run::Find(search::by_broadcast), exceptions: &[] },
-    Row {
+    ScenarioRow { title: "find by broadcast", run: Run::Find(search::by_broadcast), exceptions: &[] },
+    ScenarioRow {
         title: "find by name server, over TCP",
         run: Run::Find(search::by_name_server),
         exceptions: &[
@@ -63,65 +63,69 @@ pub const ROWS: &[Row] = &[
             ),
         ],
     },
-    Row {
+    ScenarioRow {
         title: "put with completion, every kind of value, including strings of 39 characters",
         run: Run::Meet(scenario::every_record_is_written),
         exceptions: &[],
     },
-    Row {
+    ScenarioRow {
         title: "put without completion, in order",
         run: Run::Meet(scenario::puts_without_waiting_arrive_in_order),
         exceptions: &[],
     },
-    Row {
+    ScenarioRow {
         title: "completion after a chain of records",
         run: Run::Meet(scenario::a_put_ends_after_the_chain_behind_it),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server has no links between PVs")],
     },
-    Row {
+    ScenarioRow {
         title: "completion after work that takes time",
         run: Run::Meet(life::a_put_ends_after_work_that_takes_time),
         exceptions: &[],
     },
-    Row { title: "monitor, every kind of value", run: Run::Meet(scenario::every_record_is_monitored), exceptions: &[] },
-    Row {
+    ScenarioRow {
+        title: "monitor, every kind of value",
+        run: Run::Meet(scenario::every_record_is_monitored),
+        exceptions: &[],
+    },
+    ScenarioRow {
         title: "monitor with the masks VALUE and LOG",
         run: Run::Meet(life::value_and_log_have_their_own_deadbands),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server posts every change, whatever the deadband")],
     },
-    Row {
+    ScenarioRow {
         title: "monitor with the masks ALARM and PROPERTY",
         run: Run::Meet(life::alarm_and_property_are_told_alone),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have neither alarm limits nor fields")],
     },
-    Row {
+    ScenarioRow {
         title: "alarms with the value",
         run: Run::Meet(scenario::alarms_come_with_the_value),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "limits of the server's values raise no alarm")],
     },
-    Row { title: "arrays that grow and shrink", run: Run::Meet(life::arrays_grow_and_shrink), exceptions: &[] },
-    Row { title: "arrays of 4 MB", run: Run::Meet(scenario::four_megabytes_go_both_ways), exceptions: &[] },
-    Row {
+    ScenarioRow { title: "arrays that grow and shrink", run: Run::Meet(life::arrays_grow_and_shrink), exceptions: &[] },
+    ScenarioRow { title: "arrays of 4 MB", run: Run::Meet(scenario::four_megabytes_go_both_ways), exceptions: &[] },
+    ScenarioRow {
         title: "enums by label and by index",
         run: Run::Meet(scenario::enums_go_by_label_and_by_index),
         exceptions: &[],
     },
-    Row {
+    ScenarioRow {
         title: "units, precision and limits",
         run: Run::Meet(scenario::units_precision_and_limits_are_told),
         exceptions: &[],
     },
-    Row {
+    ScenarioRow {
         title: "a string as an array of characters, with `$`",
         run: Run::Meet(life::strings_are_long_with_a_dollar),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
     },
-    Row {
+    ScenarioRow {
         title: "fields as channels",
         run: Run::Meet(scenario::fields_are_channels),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
     },
-    Row {
+    ScenarioRow {
         title: "a read-only field",
         run: Run::Meet(life::a_field_that_is_fixed_refuses_puts),
         exceptions: &[
@@ -133,8 +137,8 @@ pub const ROWS: &[Row] = &[
             ),
         ],
     },
-    Row { title: "access rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
-    Row {
+    ScenarioRow { title: "access rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
+    ScenarioRow {
         title: "fifty counters at 10 Hz for ten seconds, without a gap",
         run: Run::Meet(scenario::counters_at_10_hz_leave_no_gap),
         exceptions: &[
@@ -146,14 +150,14 @@ pub const ROWS: &[Row] = &[
             ),
         ],
     },
-    Row {
+    ScenarioRow {
         title: "reconnect, after the server was killed",
         run: Run::Restart(life::all_comes_back_with_the_server),
         exceptions: &[],
     },
 ];
 
-impl Row {
+impl ScenarioRow {
     /// Why it is not possible for this pair; `None` if it is possible.
     pub fn why_not(&self, client: ClientKind, server: ServerKind) -> Option<&'static str> {
         let excepts = |exception: &&Exception| exception.0.contains(&client) && exception.1.contains(&server);
@@ -162,9 +166,9 @@ impl Row {
 }
 
 /// Runs all scenarios that are possible for this pair, and reports every failure.
-pub fn meet(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), Failure> {
+pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), TestFailure> {
     let mut server = Server::start(server_kind)?;
-    let mut client = client::start(client_kind, &server, Way::Unicast)?;
+    let mut client = client::start(client_kind, &server, SearchMethod::Unicast)?;
     let mut failures = Vec::new();
     for row in ROWS.iter().filter(|row| row.why_not(client_kind, server_kind).is_none()) {
         let done = match row.run {
@@ -175,7 +179,7 @@ pub fn meet(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), Fail
         if let Err(why) = done.and_then(|()| client.end_monitors()) {
             failures.push(format!("{}: {why}", row.title));
             // The next scenario must not be affected by this one.
-            client = client::start(client_kind, &server, Way::Unicast)?;
+            client = client::start(client_kind, &server, SearchMethod::Unicast)?;
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }

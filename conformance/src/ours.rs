@@ -8,35 +8,35 @@ use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Text, Value};
 use fodo_net::{Channel, ClientConfig, Context, Detail, Host, Monitor, MonitorEvent, MonitorOptions, Request};
 use serde_json::{Value as Json, json};
 
-use crate::client::{About, Client, OPERATION_DURATION_MAX, Sample, Shape, Way, pattern};
-use crate::{Failure, place};
+use crate::client::{ChannelProperties, Client, OPERATION_DURATION_MAX, Sample, SearchMethod, ValueForm, pattern};
+use crate::{TestFailure, place};
 
 /// Longer values are compared with the pattern.
 const SHOWN_MAX: usize = 1000;
 
 /// The Rust API as a client of the scenarios.
-pub struct Ours {
+pub struct FodoClient {
     context: Context,
     channels: HashMap<String, Channel>,
     monitors: Vec<Option<Monitor>>,
 }
 
-impl Ours {
+impl FodoClient {
     /// A client that finds only this server, by `way`.
-    pub fn new(server: SocketAddr, way: Way) -> Ours {
+    pub fn new(server: SocketAddr, way: SearchMethod) -> FodoClient {
         let config = match way {
-            Way::Unicast => ClientConfig::at(vec![server]),
-            Way::Broadcast => ClientConfig::at(vec![(place::LOOPBACK_BROADCAST, server.port()).into()]),
-            Way::NameServer => ClientConfig {
+            SearchMethod::Unicast => ClientConfig::at(vec![server]),
+            SearchMethod::Broadcast => ClientConfig::at(vec![(place::LOOPBACK_BROADCAST, server.port()).into()]),
+            SearchMethod::NameServer => ClientConfig {
                 name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
                 ..ClientConfig::at(Vec::new())
             },
         };
         let config = ClientConfig { payload_bytes_max: 64 << 20, ..config };
-        Ours { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
+        FodoClient { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
     }
 
-    fn channel(&mut self, pv: &str) -> Result<Channel, Failure> {
+    fn channel(&mut self, pv: &str) -> Result<Channel, TestFailure> {
         if let Some(channel) = self.channels.get(pv) {
             return Ok(channel.clone());
         }
@@ -45,29 +45,33 @@ impl Ours {
         Ok(channel)
     }
 
-    fn put_value(&mut self, pv: &str, value: Value) -> Result<(), Failure> {
+    fn put_value(&mut self, pv: &str, value: Value) -> Result<(), TestFailure> {
         self.channel(pv)?.put(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
     }
 }
 
-impl Client for Ours {
-    fn connect(&mut self, pv: &str) -> Result<About, Failure> {
+impl Client for FodoClient {
+    fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure> {
         let facts = self.channel(pv)?.connect(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
-        Ok(About { kind: kind_name(facts.kind).into(), count: facts.count_max.into(), may_write: facts.may_write })
+        Ok(ChannelProperties {
+            kind: kind_name(facts.kind).into(),
+            count: facts.count_max.into(),
+            may_write: facts.may_write,
+        })
     }
 
-    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure> {
+    fn get(&mut self, pv: &str, shape: ValueForm) -> Result<Sample, TestFailure> {
         let request = match shape {
-            Shape::Value | Shape::LongText => Request::default(),
-            Shape::Text => Request { kind: Some(Kind::Text), ..Request::default() },
-            Shape::Control => Request { detail: Detail::Control, ..Request::default() },
+            ValueForm::Value | ValueForm::LongText => Request::default(),
+            ValueForm::Text => Request { kind: Some(Kind::Text), ..Request::default() },
+            ValueForm::Control => Request { detail: Detail::Control, ..Request::default() },
         };
         let channel = self.channel(pv)?;
         let reading = channel.start_get(request).wait(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
         Ok(sample(&reading, shape))
     }
 
-    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure> {
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), TestFailure> {
         let value = value_of(value)?;
         if wait {
             return self.put_value(pv, value);
@@ -75,29 +79,29 @@ impl Client for Ours {
         self.channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
     }
 
-    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure> {
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), TestFailure> {
         let elements: Vec<i32> = (0..count).map(|index| pattern(first, index)).collect();
         self.put_value(pv, elements.into())
     }
 
-    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure> {
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, TestFailure> {
         let monitor = self.channel(pv)?.monitor(MonitorOptions { mask, ..MonitorOptions::default() });
         self.monitors.push(Some(monitor));
         Ok(self.monitors.len() - 1)
     }
 
-    fn end_monitors(&mut self) -> Result<(), Failure> {
+    fn end_monitors(&mut self) -> Result<(), TestFailure> {
         self.monitors.iter_mut().for_each(|monitor| *monitor = None);
         Ok(())
     }
 
-    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, TestFailure> {
         let monitor = self.monitors.get(monitor).and_then(Option::as_ref).ok_or("unknown monitor")?;
         let deadline = Instant::now() + timeout;
         let mut taken = Vec::new();
         while taken.len() < count {
             match monitor.next(deadline.saturating_duration_since(Instant::now())) {
-                Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, Shape::Value)),
+                Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, ValueForm::Value)),
                 // Other clients do not report these in their stream of updates.
                 Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}
                 Some(other) => return Err(format!("{other:?}")),
@@ -120,8 +124,8 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-fn sample(reading: &Reading, shape: Shape) -> Sample {
-    let has_time = shape != Shape::Control;
+fn sample(reading: &Reading, shape: ValueForm) -> Sample {
+    let has_time = shape != ValueForm::Control;
     let time_ns = i128::from(reading.time.unix_s) * 1_000_000_000 + i128::from(reading.time.nanos);
     let mut sample = Sample {
         value: json_of(&reading.value),
@@ -129,10 +133,10 @@ fn sample(reading: &Reading, shape: Shape) -> Sample {
         time_ns: has_time.then_some(time_ns),
         ..Sample::default()
     };
-    if shape == Shape::LongText {
+    if shape == ValueForm::LongText {
         sample.value = json!(long_text(&sample.value));
     }
-    if let Some(meta) = reading.meta.as_ref().filter(|_| shape == Shape::Control) {
+    if let Some(meta) = reading.meta.as_ref().filter(|_| shape == ValueForm::Control) {
         if reading.value.kind() == Kind::Enum {
             sample.labels = Some(meta.labels.iter().map(ToString::to_string).collect());
             return sample;
@@ -183,7 +187,7 @@ fn json_of_scalar(scalar: &Scalar) -> Json {
 }
 
 /// The value that a user would pass: integers as integers, other numbers as doubles.
-fn value_of(json: &Json) -> Result<Value, Failure> {
+fn value_of(json: &Json) -> Result<Value, TestFailure> {
     let unknown = || format!("unsupported value {json}");
     match json {
         Json::String(text) => Ok(text.as_str().into()),

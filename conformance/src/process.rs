@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::Failure;
+use crate::TestFailure;
 
 /// Number of last output lines of a child that are kept for reports.
 const KEPT_LINES_MAX: usize = 60;
 
 /// Restricts a command to loopback, and gives it its own ports.
-pub fn confine(command: &mut Command, port: u16) {
+pub fn restrict_to_loopback(command: &mut Command, port: u16) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("EPICS_") {
             command.env_remove(name);
@@ -65,7 +65,7 @@ pub struct Process {
 
 impl Process {
     /// Starts the command. Standard output is read line by line; standard error is kept for reports.
-    pub fn start(name: &str, command: &mut Command) -> Result<Process, Failure> {
+    pub fn start(name: &str, command: &mut Command) -> Result<Process, TestFailure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
 
@@ -96,7 +96,7 @@ impl Process {
     }
 
     /// The next line of its standard output.
-    pub fn line(&mut self, timeout: Duration) -> Result<String, Failure> {
+    pub fn line(&mut self, timeout: Duration) -> Result<String, TestFailure> {
         match self.lines.recv_timeout(timeout) {
             Ok(line) => Ok(line),
             Err(RecvTimeoutError::Timeout) => Err(self.failure(&format!("printed nothing for {timeout:?}"))),
@@ -109,7 +109,7 @@ impl Process {
     }
 
     /// Waits for a line that starts with `beginning`, and returns it.
-    pub fn line_that_begins(&mut self, beginning: &str, timeout: Duration) -> Result<String, Failure> {
+    pub fn wait_for_line_starting(&mut self, beginning: &str, timeout: Duration) -> Result<String, TestFailure> {
         let deadline = Instant::now() + timeout;
         loop {
             let line = self.line(deadline.saturating_duration_since(Instant::now()))?;
@@ -120,7 +120,7 @@ impl Process {
     }
 
     /// Writes a line to its standard input.
-    pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
+    pub fn write_line(&mut self, line: &str) -> Result<(), TestFailure> {
         let written = match &mut self.input {
             Some(input) => writeln!(input, "{line}").and_then(|()| input.flush()),
             None => return Err(self.failure("has closed its input")),
@@ -130,7 +130,7 @@ impl Process {
 
     /// Its folder in `/proc`. `/proc` may belong to another PID namespace than ours, where the process has another
     /// number.
-    pub fn account(&self) -> Option<PathBuf> {
+    pub fn proc_folder(&self) -> Option<PathBuf> {
         let namespace = |of: &Path| std::fs::read_link(of.join("ns/pid")).ok();
         let (ours, id) = (namespace(Path::new("/proc/self")), self.child.id().to_string());
         let is_it = |of: &PathBuf| {
@@ -143,13 +143,13 @@ impl Process {
     }
 
     /// Sends a signal to the process only, not to its group.
-    pub fn signal(&self, signal: Signal) -> Result<(), Failure> {
+    pub fn signal(&self, signal: Signal) -> Result<(), TestFailure> {
         let id = Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).map_err(|error| self.failure(&error.to_string()))
     }
 
     /// Sends a signal and waits for the exit.
-    pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, Failure> {
+    pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, TestFailure> {
         self.signal(signal)?;
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
@@ -169,7 +169,7 @@ impl Process {
     }
 
     /// A failure message with the child's last output lines.
-    pub fn failure(&self, what: &str) -> Failure {
+    pub fn failure(&self, what: &str) -> TestFailure {
         let words = self.last_words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
         format!("{} {what}; its last output:\n{}", self.name, words.join("\n"))
     }
@@ -191,7 +191,7 @@ fn keep(kept: &Mutex<VecDeque<String>>, line: &str) {
 }
 
 /// Runs a command to its end and returns its standard output, or an error if it fails or takes longer than `timeout`.
-pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Result<String, Failure> {
+pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Result<String, TestFailure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
     let readers = (read_all(child.stdout.take()), read_all(child.stderr.take()));
@@ -262,7 +262,7 @@ mod tests {
         shell.args(["-c", "echo complaint >&2; exit 1"]);
         let mut process = Process::start("sh", &mut shell).unwrap();
 
-        let failure = process.line_that_begins("ready", Duration::from_secs(5)).unwrap_err();
+        let failure = process.wait_for_line_starting("ready", Duration::from_secs(5)).unwrap_err();
         assert!(failure.contains("has ended"), "{failure}");
     }
 }

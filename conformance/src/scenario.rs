@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::Failure;
-use crate::client::{Client, Sample, Shape, described};
+use crate::TestFailure;
+use crate::client::{Client, Sample, ValueForm, described};
 use crate::server::{Server, ServerKind};
 
 /// Maximum time until an expected update arrives.
@@ -21,7 +21,7 @@ const COUNTED_TICKS: usize = 100;
 const BIG_COUNT: usize = 1_000_000;
 
 /// One record of the common set.
-struct Record {
+struct CommonRecord {
     name: &'static str,
     kind: &'static str,
     count: u64,
@@ -33,17 +33,17 @@ struct Record {
     writes: Vec<Json>,
 }
 
-fn record(name: &'static str, kind: &'static str, value: Json, text: &'static str, writes: Json) -> Record {
+fn record(name: &'static str, kind: &'static str, value: Json, text: &'static str, writes: Json) -> CommonRecord {
     let writes = writes.as_array().cloned().unwrap_or_default();
-    Record { name, kind, count: 1, value, text, writes }
+    CommonRecord { name, kind, count: 1, value, text, writes }
 }
 
-fn waveform(name: &'static str, kind: &'static str, writes: Json) -> Record {
+fn waveform(name: &'static str, kind: &'static str, writes: Json) -> CommonRecord {
     let writes = writes.as_array().cloned().unwrap_or_default();
-    Record { name, kind, count: 8, value: json!([]), text: "", writes }
+    CommonRecord { name, kind, count: 8, value: json!([]), text: "", writes }
 }
 
-fn records() -> Vec<Record> {
+fn records() -> Vec<CommonRecord> {
     let longest = "thirty-nine characters are all there is";
     vec![
         record("calc", "DOUBLE", json!(42.0), "42", json!([])),
@@ -73,9 +73,9 @@ fn records() -> Vec<Record> {
 }
 
 /// The records that a server of this kind has.
-fn records_of(kind: ServerKind) -> Vec<Record> {
+fn records_of(kind: ServerKind) -> Vec<CommonRecord> {
     let simple = ["wf_SHORT", "wf_LONG", "wf_FLOAT", "wf_DOUBLE"];
-    let is_there = |record: &Record| match kind {
+    let is_there = |record: &CommonRecord| match kind {
         ServerKind::Fodo | ServerKind::SoftIoc => true,
         ServerKind::Caproto => record.name != "calc" && (record.count == 1 || simple.contains(&record.name)),
         ServerKind::PythonSoftIoc => record.count == 1 || simple.contains(&record.name),
@@ -84,7 +84,7 @@ fn records_of(kind: ServerKind) -> Vec<Record> {
 }
 
 /// Connecting reports kind and count of every record; reading returns its value and its text.
-pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         let about = client.connect(&pv)?;
@@ -94,19 +94,19 @@ pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<
         // caproto's server does not support empty arrays.
         let is_bare_array = record.count > 1 && server.kind == ServerKind::Caproto;
         if !is_bare_array {
-            let sample = client.get(&pv, Shape::Value)?;
+            let sample = client.get(&pv, ValueForm::Value)?;
             expect_value(&pv, &sample, &record.value)?;
         }
         // Only records format numbers with their own precision.
         if record.count == 1 && server.kind != ServerKind::Caproto {
-            expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(record.text))?;
+            expect(&pv, "text", &client.get(&pv, ValueForm::Text)?.value, &json!(record.text))?;
         }
     }
     Ok(())
 }
 
 /// A value written with completion is read back, for every kind of record.
-pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         // pythonSoftIOC's In records reject puts, by design.
@@ -116,21 +116,21 @@ pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Resu
         }
         for written in &record.writes {
             client.put(&pv, written, true)?;
-            expect_value(&pv, &client.get(&pv, Shape::Value)?, written)?;
+            expect_value(&pv, &client.get(&pv, ValueForm::Value)?, written)?;
         }
     }
     Ok(())
 }
 
 /// A monitor of every kind of record reports the present value, then every write, in order.
-pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         let monitor = client.monitor(&pv)?;
         let first = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
         expect(&pv, "first updates", &first.len(), &1)?;
         if record.count == 1 {
-            expect_value(&pv, &first[0], &client.get(&pv, Shape::Value)?.value)?;
+            expect_value(&pv, &first[0], &client.get(&pv, ValueForm::Value)?.value)?;
         }
         if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
         {
@@ -150,29 +150,29 @@ pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Re
 }
 
 /// States are reported with their labels, and are written by label or by index.
-pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     for (name, labels) in [("bo", vec!["off", "on"]), ("mbbo", vec!["zero", "one", "two"])] {
         let pv = server.pv(name);
-        let told = client.get(&pv, Shape::Control)?.labels.unwrap_or_default();
+        let told = client.get(&pv, ValueForm::Control)?.labels.unwrap_or_default();
         // pythonSoftIOC and softIoc differ in the number of unnamed states that follow.
         let told: Vec<&str> = told.iter().map(String::as_str).take(labels.len()).collect();
         expect(&pv, "labels", &told, &labels)?;
 
         for (index, label) in labels.iter().enumerate() {
             client.put(&pv, &json!(label), true)?;
-            expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(index))?;
-            expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(label))?;
+            expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!(index))?;
+            expect(&pv, "text", &client.get(&pv, ValueForm::Text)?.value, &json!(label))?;
         }
         client.put(&pv, &json!(0), true)?;
-        expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(labels[0]))?;
+        expect(&pv, "text", &client.get(&pv, ValueForm::Text)?.value, &json!(labels[0]))?;
     }
     Ok(())
 }
 
 /// Units, precision and limits are returned on request.
-pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("ai");
-    let sample = client.get(&pv, Shape::Control)?;
+    let sample = client.get(&pv, ValueForm::Control)?;
 
     expect(&pv, "units", &sample.units.as_deref(), &Some("mm"))?;
     expect(&pv, "precision", &sample.precision, &Some(3))?;
@@ -186,17 +186,17 @@ pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Ser
 }
 
 /// A put with completion ends after the whole chain of records has processed.
-pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     for n in 1..=20 {
         client.put(&server.pv("chain"), &json!(n), true)?;
-        let last = client.get(&server.pv("chain:more"), Shape::Value)?;
+        let last = client.get(&server.pv("chain:more"), ValueForm::Value)?;
         expect_value("chain:more", &last, &json!(2 * n + 1))?;
     }
     Ok(())
 }
 
 /// Limits raise alarms, and a monitor reports them with the value.
-pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("alarmed");
     let monitor = client.monitor(&pv)?;
     client.take(monitor, 1, UPDATE_DURATION_MAX)?;
@@ -212,41 +212,41 @@ pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> R
 }
 
 /// Fields of a record are channels, including menus and units.
-pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let field = |name: &str| server.pv(name);
 
     client.put(&field("ao"), &json!(-1.25), true)?;
-    expect_value("ao.VAL", &client.get(&field("ao.VAL"), Shape::Value)?, &json!(-1.25))?;
-    expect_value("ao.DESC", &client.get(&field("ao.DESC"), Shape::Value)?, &json!("how far"))?;
-    expect("ao.SCAN", "text", &client.get(&field("ao.SCAN"), Shape::Text)?.value, &json!("Passive"))?;
-    expect("ao.RTYP", "text", &client.get(&field("ao.RTYP"), Shape::Text)?.value, &json!("ao"))?;
-    expect("ao.NAME", "text", &client.get(&field("ao.NAME"), Shape::Text)?.value, &json!(server.pv("ao")))?;
+    expect_value("ao.VAL", &client.get(&field("ao.VAL"), ValueForm::Value)?, &json!(-1.25))?;
+    expect_value("ao.DESC", &client.get(&field("ao.DESC"), ValueForm::Value)?, &json!("how far"))?;
+    expect("ao.SCAN", "text", &client.get(&field("ao.SCAN"), ValueForm::Text)?.value, &json!("Passive"))?;
+    expect("ao.RTYP", "text", &client.get(&field("ao.RTYP"), ValueForm::Text)?.value, &json!("ao"))?;
+    expect("ao.NAME", "text", &client.get(&field("ao.NAME"), ValueForm::Text)?.value, &json!(server.pv("ao")))?;
 
     client.put(&field("ao.PREC"), &json!(4), true)?;
-    expect("ao", "text", &client.get(&field("ao"), Shape::Text)?.value, &json!("-1.2500"))?;
+    expect("ao", "text", &client.get(&field("ao"), ValueForm::Text)?.value, &json!("-1.2500"))?;
     client.put(&field("ao.EGU"), &json!("mV"), true)?;
-    expect("ao", "units", &client.get(&field("ao"), Shape::Control)?.units.as_deref(), &Some("mV"))?;
+    expect("ao", "units", &client.get(&field("ao"), ValueForm::Control)?.units.as_deref(), &Some("mV"))?;
 
     client.put(&field("calc.SCAN"), &json!(".1 second"), true)?;
-    expect("calc.SCAN", "text", &client.get(&field("calc.SCAN"), Shape::Text)?.value, &json!(".1 second"))?;
+    expect("calc.SCAN", "text", &client.get(&field("calc.SCAN"), ValueForm::Text)?.value, &json!(".1 second"))?;
     client.put(&field("calc.SCAN"), &json!("Passive"), true)?;
 
     client.put(&field("ao.PROC"), &json!(1), true)
 }
 
 /// A put without completion arrives as well, and puts of one client keep their order.
-pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("longout");
     for n in 1..=50 {
         client.put(&pv, &json!(n), false)?;
     }
     client.put(&pv, &json!(51), true)?;
 
-    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(51))
+    expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!(51))
 }
 
 /// An array of 4 MB is written, read back and monitored, every element as expected.
-pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("big");
     let monitor = client.monitor(&pv)?;
     client.take(monitor, 1, UPDATE_DURATION_MAX)?;
@@ -254,17 +254,17 @@ pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> 
     for first in [1, -77, 123_456_789] {
         client.put_pattern(&pv, first, BIG_COUNT)?;
         let expected = described(first, BIG_COUNT);
-        expect(&pv, "value", &client.get(&pv, Shape::Value)?.value, &expected)?;
+        expect(&pv, "value", &client.get(&pv, ValueForm::Value)?.value, &expected)?;
         let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
         expect(&pv, "updates", &updates.len(), &1)?;
         expect(&pv, "update", &updates[0].value, &expected)?;
     }
     client.put_pattern(&pv, 5, 2000)?;
-    expect(&pv, "shorter value", &client.get(&pv, Shape::Value)?.value, &described(5, 2000))
+    expect(&pv, "shorter value", &client.get(&pv, ValueForm::Value)?.value, &described(5, 2000))
 }
 
 /// Fifty counters at 10 Hz for ten seconds: no value is missing, duplicate or out of order, and time increases.
-pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let names: Vec<String> = (0..50).map(|n| server.pv(&format!("count{n:02}"))).collect();
     let monitors = names.iter().map(|name| client.monitor(name)).collect::<Result<Vec<_>, _>>()?;
 
@@ -290,19 +290,19 @@ fn expect<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
     what: &str,
     found: &T,
     expected: &U,
-) -> Result<(), Failure> {
+) -> Result<(), TestFailure> {
     if found == expected {
         return Ok(());
     }
     Err(format!("{pv}: {what}: found {found:?}, expected {expected:?}"))
 }
 
-fn expect_value(pv: &str, sample: &Sample, expected: &Json) -> Result<(), Failure> {
+fn expect_value(pv: &str, sample: &Sample, expected: &Json) -> Result<(), TestFailure> {
     expect_close(pv, "value", &sample.value, expected)
 }
 
 /// Checks that two JSON values are equal; `2` and `2.0` count as equal.
-fn expect_close(pv: &str, what: &str, found: &Json, expected: &Json) -> Result<(), Failure> {
+fn expect_close(pv: &str, what: &str, found: &Json, expected: &Json) -> Result<(), TestFailure> {
     if is_same(found, expected) {
         return Ok(());
     }

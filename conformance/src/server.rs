@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Process, confine};
-use crate::{Failure, place};
+use crate::process::{Process, restrict_to_loopback};
+use crate::{TestFailure, place};
 
 /// Maximum time until a server is ready.
 const START_DURATION_MAX: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ pub enum ServerKind {
 
 /// The interfaces on which a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ears {
+pub enum ListenOn {
     /// Loopback only.
     Loopback,
     /// All interfaces, so that broadcasts reach it: only if [`place::is_alone`].
@@ -64,7 +64,7 @@ impl ServerKind {
 pub struct Server {
     /// The kind of server.
     pub kind: ServerKind,
-    ears: Ears,
+    ears: ListenOn,
     /// The port for searches.
     pub port: u16,
     /// The prefix of every name.
@@ -83,27 +83,27 @@ struct Far {
 
 impl Server {
     /// Starts the server with the common records and waits until it is ready.
-    pub fn start(kind: ServerKind) -> Result<Server, Failure> {
-        Server::start_with(kind, Ears::Loopback)
+    pub fn start(kind: ServerKind) -> Result<Server, TestFailure> {
+        Server::start_with(kind, ListenOn::Loopback)
     }
 
     /// Starts a server that [serves a database](ServerKind::serves_a_database), on loopback with this database.
-    pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, Failure> {
-        Server::start_at(kind, Ears::Loopback, database.to_path_buf(), None)
+    pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, TestFailure> {
+        Server::start_at(kind, ListenOn::Loopback, database.to_path_buf(), None)
     }
 
     /// The same; its links search for the names of `far`, whose prefix is the macro `$(FAR)`.
-    pub fn start_linked(kind: ServerKind, database: &Path, far: &Server) -> Result<Server, Failure> {
+    pub fn start_linked(kind: ServerKind, database: &Path, far: &Server) -> Result<Server, TestFailure> {
         let far = Far { prefix: far.prefix.clone(), port: far.port };
-        Server::start_at(kind, Ears::Loopback, database.to_path_buf(), Some(far))
+        Server::start_at(kind, ListenOn::Loopback, database.to_path_buf(), Some(far))
     }
 
     /// The same with the common records, listening on these interfaces.
-    pub fn start_with(kind: ServerKind, ears: Ears) -> Result<Server, Failure> {
+    pub fn start_with(kind: ServerKind, ears: ListenOn) -> Result<Server, TestFailure> {
         Server::start_at(kind, ears, place::database("records.db"), None)
     }
 
-    fn start_at(kind: ServerKind, ears: Ears, database: PathBuf, far: Option<Far>) -> Result<Server, Failure> {
+    fn start_at(kind: ServerKind, ears: ListenOn, database: PathBuf, far: Option<Far>) -> Result<Server, TestFailure> {
         let port = place::free_port();
         let prefix = place::prefix();
         let process = start(kind, ears, port, &prefix, &database, far.as_ref())?;
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// Kills the server and restarts it on the same port.
-    pub fn restart(&mut self) -> Result<(), Failure> {
+    pub fn restart(&mut self) -> Result<(), TestFailure> {
         self.kill();
         self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database, self.far.as_ref())?;
         Ok(())
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// A failure message with the server's last output lines.
-    pub fn failure(&self, what: &str) -> Failure {
+    pub fn failure(&self, what: &str) -> TestFailure {
         self.process.failure(what)
     }
 
@@ -144,47 +144,47 @@ impl Server {
 
     /// Its resident memory.
     pub fn resident_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(self.process.account()?.join("status")).ok()?;
+        let status = std::fs::read_to_string(self.process.proc_folder()?.join("status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
     }
 
     /// Stops the server with a signal, as a user would, and returns its exit status.
-    pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, Failure> {
+    pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, TestFailure> {
         self.process.stop(signal, Duration::from_secs(5))
     }
 }
 
 fn start(
     kind: ServerKind,
-    ears: Ears,
+    ears: ListenOn,
     port: u16,
     prefix: &str,
     database: &Path,
     far: Option<&Far>,
-) -> Result<Process, Failure> {
+) -> Result<Process, TestFailure> {
     let macros = match far {
         Some(far) => format!("P={prefix},FAR={}", far.prefix),
         None => format!("P={prefix}"),
     };
     let mut command = command(kind, ears, port, prefix, &macros, database);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     if let Some(far) = far {
         command.env("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", far.port));
     }
-    if ears == Ears::Everywhere {
+    if ears == ListenOn::Everywhere {
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
     }
     let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
     let ready = if kind == ServerKind::Fodo { "fodo ioc: serving" } else { "ready" };
-    process.line_that_begins(ready, START_DURATION_MAX)?;
+    process.wait_for_line_starting(ready, START_DURATION_MAX)?;
     Ok(process)
 }
 
-fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
+fn command(kind: ServerKind, ears: ListenOn, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
     let interface = match ears {
-        Ears::Loopback => "127.0.0.1",
-        Ears::Everywhere => "0.0.0.0",
+        ListenOn::Loopback => "127.0.0.1",
+        ListenOn::Everywhere => "0.0.0.0",
     };
     let mut command = match kind {
         ServerKind::Fodo => Command::new(place::program()),

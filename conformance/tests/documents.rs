@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fodo_conformance::place::{free_port, own_folder, program};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 
 /// Commands that print JSON or whose help is quoted in a page.
 const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
@@ -53,7 +53,7 @@ fn the_page_on_json_has_the_keys_of_every_verb() {
 #[test]
 fn the_page_on_the_shell_holds_what_its_help_prints() {
     let mut command = Command::new(program());
-    confine(&mut command, free_port());
+    restrict_to_loopback(&mut command, free_port());
     let mut shell = Process::start("fodo ioc", command.arg("ioc")).expect("the program can be started");
     shell.write_line("help").expect("it reads commands");
     shell.write_line("echo end of help").expect("it reads commands");

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{free_port, own_folder, program, python, script};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_db::Loader;
 
 /// Maximum time, on a busy host, for operations that normally take an instant.
@@ -57,10 +57,10 @@ fn started(name: &str) -> Process {
 /// Starts `fodo ioc st.cmd` in the example's folder, and waits until it serves.
 fn started_on(port: u16, name: &str) -> Process {
     let mut command = Command::new(program());
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     command.current_dir(example(name)).env("USER", "ann").args(["ioc", "st.cmd"]);
     let mut process = Process::start(name, &mut command).expect("the program can be started");
-    process.line_that_begins("fodo ioc: serving", PATIENCE).expect("the example serves");
+    process.wait_for_line_starting("fodo ioc: serving", PATIENCE).expect("the example serves");
     process
 }
 
@@ -68,7 +68,7 @@ fn started_on(port: u16, name: &str) -> Process {
 fn answer(process: &mut Process, command: &str) -> String {
     process.write_line("echo answer:").expect("it reads commands");
     process.write_line(command).expect("it reads commands");
-    process.line_that_begins("answer:", PATIENCE).expect("it answers");
+    process.wait_for_line_starting("answer:", PATIENCE).expect("it answers");
     process.line(PATIENCE).expect("it answers with a line")
 }
 
@@ -148,7 +148,7 @@ fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
     let _vacuum = started_on(port, "vacuum");
     let put = |user: &str, name: &str, value: &str| {
         let mut command = Command::new(program());
-        confine(&mut command, port);
+        restrict_to_loopback(&mut command, port);
         command.env("USER", user).args(["put", name, value]).output().expect("the program runs").status.success()
     };
 
@@ -198,7 +198,7 @@ fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowled
         .and_then(|rest| rest.split("```").next())
         .expect("the page has a Python block");
     let mut command = Command::new(python());
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     printed_by("caproto", command.args(["-c", acknowledge]), PATIENCE).expect("it acknowledges");
 
     assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"NO_ALARM\""));
@@ -221,7 +221,7 @@ fn a_sequence_is_over_when_its_last_step_is_and_a_ramp_is_waited_for() {
 
 /// The record names that a shell lists after a script of its own has loaded an example.
 fn listed(name: &str, command: &mut Command) -> Vec<String> {
-    confine(command, free_port());
+    restrict_to_loopback(command, free_port());
     let printed = printed_by(name, command.env("USER", "ann"), PATIENCE).expect("the shell runs");
     let mut names: Vec<String> = printed.lines().filter(|line| line.starts_with("demo:")).map(str::to_owned).collect();
     names.sort();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, prefix, program};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
 use rustix::process::Signal;
@@ -25,7 +25,7 @@ fn ioc_with(n_descriptors: u32, port: u16) -> Command {
     command.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]).arg(n_descriptors.to_string());
     command.arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
     command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     command
 }
 
@@ -33,7 +33,7 @@ fn ioc_with(n_descriptors: u32, port: u16) -> Command {
 fn ioc(n_descriptors: u32) -> (Process, SocketAddr) {
     let port = free_port();
     let mut process = Process::start("fodo ioc", &mut ioc_with(n_descriptors, port)).unwrap();
-    process.line_that_begins("fodo ioc: serving", PATIENCE).unwrap();
+    process.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
     (process, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
 }
 
@@ -43,19 +43,19 @@ fn channel(server: SocketAddr, pv: &str) -> Channel {
 }
 
 fn n_open_files(process: &Process) -> usize {
-    std::fs::read_dir(process.account().unwrap().join("fd")).unwrap().count()
+    std::fs::read_dir(process.proc_folder().unwrap().join("fd")).unwrap().count()
 }
 
 /// CPU time so far, in hundredths of a second.
 fn n_ticks(process: &Process) -> u64 {
-    let stat = std::fs::read_to_string(process.account().unwrap().join("stat")).unwrap();
+    let stat = std::fs::read_to_string(process.proc_folder().unwrap().join("stat")).unwrap();
     let behind_name = stat.rsplit(") ").next().unwrap();
     behind_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 /// Resident memory in KiB.
 fn n_resident_kib(process: &Process) -> usize {
-    let status = std::fs::read_to_string(process.account().unwrap().join("status")).unwrap();
+    let status = std::fs::read_to_string(process.proc_folder().unwrap().join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
@@ -121,7 +121,7 @@ fn ioc_limited(limit: &str, port: u16) -> Command {
     command.args(["-c", "ulimit $1 $2; shift 2; exec \"$@\"", "bash"]).args(limit.split(' '));
     command.arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
     command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     command
 }
 
@@ -151,7 +151,7 @@ fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
     for kib in (18_000..40_000).step_by(2000) {
         let mut command = ioc_limited(&format!("-v {kib}"), free_port());
         let mut process = Process::start("fodo ioc", &mut command).unwrap();
-        if let Err(failure) = process.line_that_begins("fodo ioc: serving", PATIENCE) {
+        if let Err(failure) = process.wait_for_line_starting("fodo ioc: serving", PATIENCE) {
             let said = ["memory allocation", "temporarily unavailable", "Cannot allocate", "error while loading"];
             assert!(said.iter().any(|said| failure.contains(said)), "{kib} KiB: {failure}");
             assert!(!failure.contains("panicked"), "{kib} KiB: {failure}");
@@ -184,17 +184,17 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
     let longout = channel(server, "f:longout");
     let mut monitor = Command::new(program());
     monitor.args(["monitor", "f:longout"]);
-    confine(&mut monitor, server.port());
+    restrict_to_loopback(&mut monitor, server.port());
     let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
-    monitor.line_that_begins("f:longout", PATIENCE).unwrap();
+    monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap();
 
     monitor.signal(Signal::STOP).unwrap();
     (0..2000).for_each(|value| longout.put(value, PATIENCE).unwrap());
     monitor.signal(Signal::CONT).unwrap();
-    while !monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 1999") {}
+    while !monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap().ends_with(" 1999") {}
     longout.put(4711, PATIENCE).unwrap();
 
-    assert!(monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
+    assert!(monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
 }
 
 #[test]
@@ -205,9 +205,9 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     let unread = longout.monitor(MonitorOptions::default());
     let mut stopped = Command::new(program());
     stopped.arg("monitor").args(vec![server.pv("longout"); 50]);
-    confine(&mut stopped, server.port);
+    restrict_to_loopback(&mut stopped, server.port);
     let mut stopped = Process::start("fodo monitor", &mut stopped).unwrap();
-    stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap();
+    stopped.wait_for_line_starting(&server.pv("longout"), PATIENCE).unwrap();
     stopped.signal(Signal::STOP).unwrap();
     let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put(value, PATIENCE).unwrap());
 
@@ -220,7 +220,7 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     assert!(grown < 512 * 1024, "{grown} bytes for 50 times 20 000 updates that were not read");
     assert!(unread.counts().merged > 0, "updates are merged in the client, not in the server: {:?}", unread.counts());
     stopped.signal(Signal::CONT).unwrap();
-    while !stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
+    while !stopped.wait_for_line_starting(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn row_62_a_million_records_are_served() {
     let port = free_port();
     let mut command = Command::new(program());
     command.args(["ioc", "--interface", "127.0.0.1", "--port", &port.to_string(), "-d"]).arg(&file);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
 
     let mut process = Process::start("fodo ioc", &mut command).unwrap();
-    process.line_that_begins("fodo ioc: serving", MILLION_PATIENCE).unwrap();
+    process.wait_for_line_starting("fodo ioc: serving", MILLION_PATIENCE).unwrap();
     std::fs::remove_file(&file).unwrap();
 
     let last = channel(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &format!("m{}.INPA", RECORDS - 1));

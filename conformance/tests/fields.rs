@@ -1,9 +1,9 @@
 //! Checks that our IOC reports every field of every record type as softIoc does.
 #![forbid(unsafe_code)]
 
-use fodo_conformance::Failure;
-use fodo_conformance::client::{Client, Shape, Way};
-use fodo_conformance::ours::Ours;
+use fodo_conformance::TestFailure;
+use fodo_conformance::client::{Client, SearchMethod, ValueForm};
+use fodo_conformance::ours::FodoClient;
 use fodo_conformance::place::database;
 use fodo_conformance::server::{Server, ServerKind};
 
@@ -62,11 +62,11 @@ fn fields_of(record_type: &str) -> Vec<String> {
 }
 
 /// All properties of a field that a client sees, as text without the server's prefix.
-fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failure> {
+fn told(client: &mut FodoClient, server: &Server, field: &str) -> Result<String, TestFailure> {
     let pv = server.pv(field);
     let about = client.connect(&pv)?;
     let mut text = format!("{about:?}");
-    for shape in [Shape::Value, Shape::Text, Shape::Control] {
+    for shape in [ValueForm::Value, ValueForm::Text, ValueForm::Control] {
         let mut sample = client.get(&pv, shape)?;
         sample.time_ns = None;
         text.push_str(&format!("\n{sample:?}"));
@@ -77,8 +77,10 @@ fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failu
 #[test]
 fn every_field_is_told_as_softioc_tells_it() {
     let (theirs, ours) = (Server::start(ServerKind::SoftIoc).unwrap(), Server::start(ServerKind::Fodo).unwrap());
-    let (mut at_theirs, mut at_ours) =
-        (Ours::new(theirs.address(), Way::Unicast), Ours::new(ours.address(), Way::Unicast));
+    let (mut at_theirs, mut at_ours) = (
+        FodoClient::new(theirs.address(), SearchMethod::Unicast),
+        FodoClient::new(ours.address(), SearchMethod::Unicast),
+    );
     let mut differences = Vec::new();
     let mut n_fields = 0;
 

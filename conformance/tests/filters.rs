@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::client::{Client, ClientKind, Sample, Shape, Way, start};
-use fodo_conformance::ours::Ours;
+use fodo_conformance::client::{Client, ClientKind, Sample, SearchMethod, ValueForm, start};
+use fodo_conformance::ours::FodoClient;
 use fodo_conformance::place::{self, database, free_port, program, python, script};
-use fodo_conformance::process::{Process, confine};
+use fodo_conformance::process::{Process, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{ClientConfig, Context, Error, EventMask, Refusal};
 use serde_json::{Value as Json, json};
@@ -22,7 +22,7 @@ struct Side {
     _process: Process,
     server: SocketAddr,
     prefix: String,
-    client: Ours,
+    client: FodoClient,
 }
 
 impl Side {
@@ -36,11 +36,11 @@ impl Side {
         } else {
             command.arg(script("softioc_server.py")).arg(database(file)).arg(macros);
         }
-        confine(&mut command, port);
+        restrict_to_loopback(&mut command, port);
         let mut process = Process::start(if is_ours { "fodo ioc" } else { "softIoc" }, &mut command).unwrap();
-        process.line_that_begins(if is_ours { "fodo ioc: serving" } else { "ready" }, PATIENCE).unwrap();
+        process.wait_for_line_starting(if is_ours { "fodo ioc: serving" } else { "ready" }, PATIENCE).unwrap();
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Side { _process: process, server, prefix, client: Ours::new(server, Way::Unicast) }
+        Side { _process: process, server, prefix, client: FodoClient::new(server, SearchMethod::Unicast) }
     }
 
     fn pair(file: &str) -> [Side; 2] {
@@ -60,7 +60,7 @@ impl Side {
     }
 
     /// All properties of a channel that a client sees, except the time, without the prefix.
-    fn told(&mut self, name: &str, shapes: &[Shape]) -> String {
+    fn told(&mut self, name: &str, shapes: &[ValueForm]) -> String {
         let pv = self.pv(name);
         let mut text = match self.client.connect(&pv) {
             Ok(about) => format!("{about:?}"),
@@ -123,7 +123,10 @@ fn channels_with_filters_are_told_as_softioc_tells_them() {
     let mut sides = Side::pair("filters.db");
 
     for name in READ {
-        assert_same(name, sides.each_mut().map(|side| side.told(name, &[Shape::Value, Shape::Text, Shape::Control])));
+        assert_same(
+            name,
+            sides.each_mut().map(|side| side.told(name, &[ValueForm::Value, ValueForm::Text, ValueForm::Control])),
+        );
     }
 }
 
@@ -131,19 +134,19 @@ fn channels_with_filters_are_told_as_softioc_tells_them() {
 fn other_clients_get_what_ours_gets_of_channels_with_filters() {
     let server = Server::start(ServerKind::Fodo).unwrap();
     let wave = (server.pv("wf_LONG"), json!([5, 6, 7, 8]));
-    Ours::new(server.address(), Way::Unicast).put(&wave.0, &wave.1, true).unwrap();
+    FodoClient::new(server.address(), SearchMethod::Unicast).put(&wave.0, &wave.1, true).unwrap();
 
     for kind in [ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto] {
-        let mut client = start(kind, &server, Way::Unicast).unwrap();
+        let mut client = start(kind, &server, SearchMethod::Unicast).unwrap();
         // New channels each time, because filters have state.
-        let mut ours = Ours::new(server.address(), Way::Unicast);
+        let mut ours = FodoClient::new(server.address(), SearchMethod::Unicast);
         // caproto parses these names itself, and supports neither JSON5 nor all filters.
         for name in [r#"ao.{"dbnd":{"abs":1}}"#, "wf_LONG.[1:2]", r#"wf_LONG.{"arr":{"s":-2}}"#] {
             let pv = server.pv(name);
             let told = |client: &mut dyn Client| {
                 let monitor = client.monitor(&pv).unwrap();
                 let mut first = client.take(monitor, 1, PATIENCE).unwrap();
-                (client.get(&pv, Shape::Value).unwrap().value, first.remove(0).value)
+                (client.get(&pv, ValueForm::Value).unwrap().value, first.remove(0).value)
             };
             assert_eq!(told(&mut *client), told(&mut ours), "{kind:?} {name}");
         }
@@ -237,7 +240,7 @@ fn filters_pass_the_updates_that_softioc_passes() {
             let monitors: Vec<usize> =
                 MONITORED.iter().map(|name| side.client.monitor_masked(&side.pv(name), mask).unwrap()).collect();
             // After it has connected and was read, each monitor exists before the first put.
-            MONITORED.iter().for_each(|name| drop(side.client.get(&side.pv(name), Shape::Value).unwrap()));
+            MONITORED.iter().for_each(|name| drop(side.client.get(&side.pv(name), ValueForm::Value).unwrap()));
             puts().iter().for_each(|(name, value)| side.put(name, value));
             let mut take = |monitor, timeout| side.client.take(monitor, usize::MAX, timeout).unwrap();
             // Nothing marks the last update, so wait for a second.
@@ -273,7 +276,7 @@ fn updates_pass_as_a_state_goes_on_and_off_as_in_softioc() {
         let names = MODES.map(|mode| side.pv(&format!("watched.{mode}")));
         let monitors = names.each_ref().map(|name| {
             let monitor = side.client.monitor(name).unwrap();
-            side.client.get(name, Shape::Value).unwrap();
+            side.client.get(name, ValueForm::Value).unwrap();
             monitor
         });
         // A link of the record `sets` has created the state.
@@ -346,7 +349,7 @@ fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
 fn agree(sides: &mut [Side; 2], field: &str, when: &str) {
     let start = Instant::now();
     loop {
-        let told = sides.each_mut().map(|side| side.told(field, &[Shape::Value]));
+        let told = sides.each_mut().map(|side| side.told(field, &[ValueForm::Value]));
         if told[0] == told[1] || start.elapsed() > Duration::from_secs(3) {
             return assert_same(&format!("{field} {when}"), told);
         }

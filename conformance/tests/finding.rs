@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::Failure;
+use fodo_conformance::TestFailure;
 use fodo_conformance::place::{database, free_port, own_folder, prefix, program, python, script};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
 
 /// Maximum time of any step.
@@ -17,7 +17,7 @@ const PYEPICS_GET: &str = "import sys, epics; print('value', epics.caget(sys.arg
 
 /// Restricts the searches of a command to TCP, to this server.
 fn by_name_server_only(command: &mut Command, port: u16) {
-    confine(command, free_port());
+    restrict_to_loopback(command, free_port());
     command.env("EPICS_CA_NAME_SERVERS", format!("127.0.0.1:{port}"));
 }
 
@@ -62,7 +62,7 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
     let (port, repeater_port, prefix) = (free_port(), free_port().to_string(), prefix());
     let mut monitor = Command::new(program());
     monitor.args(["monitor", &format!("{prefix}ao")]);
-    confine(&mut monitor, port);
+    restrict_to_loopback(&mut monitor, port);
     monitor.env("EPICS_CA_REPEATER_PORT", &repeater_port);
     let start = Instant::now();
     let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
@@ -71,12 +71,12 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
 
     let mut ioc = Command::new(python());
     ioc.arg(script("softioc_server.py")).arg(database("records.db")).arg(format!("P={prefix}"));
-    confine(&mut ioc, port);
+    restrict_to_loopback(&mut ioc, port);
     ioc.env("EPICS_CA_REPEATER_PORT", &repeater_port);
     let mut ioc = Process::start("softIoc", &mut ioc).unwrap();
-    ioc.line_that_begins("ready", PATIENCE).unwrap();
+    ioc.wait_for_line_starting("ready", PATIENCE).unwrap();
     let ready = Instant::now();
-    monitor.line_that_begins(&prefix, PATIENCE).unwrap();
+    monitor.wait_for_line_starting(&prefix, PATIENCE).unwrap();
 
     let took = ready.elapsed();
     assert!(start.elapsed() < Duration::from_secs(16), "{:?}: softIoc took too long to start", start.elapsed());
@@ -89,15 +89,15 @@ fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
     let server = Server::start(ServerKind::Fodo).unwrap();
     let mut repeater = Command::new(program());
     repeater.args(["repeater", "--port", "0"]);
-    confine(&mut repeater, free_port());
+    restrict_to_loopback(&mut repeater, free_port());
     let mut repeater = Process::start("fodo repeater", &mut repeater).unwrap();
-    let ready = repeater.line_that_begins("fodo repeater: on UDP ", PATIENCE).unwrap();
+    let ready = repeater.wait_for_line_starting("fodo repeater: on UDP ", PATIENCE).unwrap();
     let (_, port) = ready.rsplit_once(' ').unwrap();
     // libca prints a warning when it finds neither a repeater nor the repeater program.
     let complaints = |repeater_port: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" -c \"$1\" \"$2\" 2>&1"]).arg(python()).args([PYEPICS_SLOW, &server.pv("ao")]);
-        confine(&mut command, server.port);
+        restrict_to_loopback(&mut command, server.port);
         command.env("EPICS_CA_REPEATER_PORT", repeater_port);
         printed_by("pyepics", &mut command, PATIENCE).unwrap().contains("caRepeater")
     };
@@ -110,7 +110,7 @@ fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
 const PYEPICS_SLOW: &str = "import sys, time, epics; print(epics.caget(sys.argv[1])); time.sleep(2)";
 
 /// Runs a script in a network with loopback only; `None` where that is not permitted.
-fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
+fn printed_alone(script: &str) -> Result<Option<String>, TestFailure> {
     let folder = program().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
     let mut command = Command::new(own_folder().join("alone.sh"));
     command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));

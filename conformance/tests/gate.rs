@@ -1,10 +1,10 @@
 //! Compares `fodo ioc` with softIoc, in every scenario and at random.
 #![forbid(unsafe_code)]
 
-use fodo_conformance::gate::differences::Differences;
-use fodo_conformance::gate::pair::{Compare, Pair, report};
-use fodo_conformance::gate::random::Random;
-use fodo_conformance::gate::{Case, Finding, scenario};
+use fodo_conformance::gate::differences::IntendedDifferences;
+use fodo_conformance::gate::pair::{Compare, ServerPair, report};
+use fodo_conformance::gate::random::RandomCase;
+use fodo_conformance::gate::{Case, GateFinding, scenario};
 
 /// Seeds that every run tests; `GATE_SEEDS=1000..1200` selects others.
 const SEEDS: std::ops::Range<u64> = 0..20;
@@ -18,8 +18,8 @@ const SHRINK_ROUNDS: usize = 40;
 #[test]
 fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
     let cases = scenario::all().unwrap();
-    let mut meant = Differences::read().unwrap();
-    let mut pair = Pair::start(&cases).unwrap();
+    let mut meant = IntendedDifferences::read().unwrap();
+    let mut pair = ServerPair::start(&cases).unwrap();
     let mut findings = Vec::new();
 
     for (number, case) in cases.iter().enumerate() {
@@ -39,12 +39,12 @@ fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
 
 #[test]
 fn random_records_and_steps_are_as_on_softioc() {
-    let mut meant = Differences::read().unwrap();
+    let mut meant = IntendedDifferences::read().unwrap();
     let mut found = Vec::new();
     let seeds: Vec<u64> = seeds().collect();
 
     for seeds in seeds.chunks(CASES_PER_PAIR) {
-        found.extend(tried(seeds.iter().map(|seed| Random::new(*seed)).collect(), Compare::Each, &mut meant));
+        found.extend(tried(seeds.iter().map(|seed| RandomCase::new(*seed)).collect(), Compare::Each, &mut meant));
     }
 
     println!("{} seeds", seeds.len());
@@ -62,9 +62,13 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// The cases that show a difference; with [`Compare::Last`] only the first.
-fn tried(randoms: Vec<Random>, compare: Compare, meant: &mut Differences) -> Vec<(Random, Finding)> {
-    let cases: Vec<Case> = randoms.iter().map(Random::case).collect();
-    let mut pair = Pair::start(&cases).unwrap();
+fn tried(
+    randoms: Vec<RandomCase>,
+    compare: Compare,
+    meant: &mut IntendedDifferences,
+) -> Vec<(RandomCase, GateFinding)> {
+    let cases: Vec<Case> = randoms.iter().map(RandomCase::case).collect();
+    let mut pair = ServerPair::start(&cases).unwrap();
     let findings = randoms.into_iter().zip(&cases).enumerate().filter_map(|(number, (random, case))| {
         let finding =
             pair.run(number, case, compare, meant).unwrap_or_else(|failure| panic!("{}: {failure}", case.name));
@@ -74,7 +78,7 @@ fn tried(randoms: Vec<Random>, compare: Compare, meant: &mut Differences) -> Vec
 }
 
 /// The report of a finding after removing what it does not need.
-fn smallest(random: Random, finding: Finding, meant: &mut Differences) -> String {
+fn smallest(random: RandomCase, finding: GateFinding, meant: &mut IntendedDifferences) -> String {
     let (mut random, mut finding) = (random.until(finding.n_steps), finding);
     for _ in 0..SHRINK_ROUNDS {
         let Some((next, found)) = tried(random.smaller(), Compare::Last, meant).pop() else { break };

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
-use fodo_conformance::process::{Process, confine};
+use fodo_conformance::process::{Process, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{ClientConfig, Context, Detail, Request, Scalar, Value};
 use rustix::process::Signal;
@@ -306,10 +306,10 @@ fn an_ioc_whose_links_lead_nowhere_serves_all_the_same() {
     let mut command = Command::new(program());
     command.args(["ioc", "-m", "P=n:,FAR=nobody:", "-d"]).arg(database("near.db"));
     command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     command.env("EPICS_CA_ADDR_LIST", "no-such-host.invalid");
     let mut near = Process::start("fodo ioc", &mut command).unwrap();
-    near.line_that_begins("fodo ioc: serving", PATIENCE).unwrap();
+    near.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
 
     let client = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
     client.channel("n:ms.PROC").unwrap().put(1, PATIENCE).unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{self, free_port, program, python, script};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_net::{ClientConfig, Context, MonitorOptions, Value};
 use serde_json::Value as Json;
 
@@ -26,9 +26,9 @@ fn ioc() -> (Process, String, Context, String) {
     let mut command = Command::new(program());
     command.args(["ioc", "--interface", "127.0.0.1", "--port", &port.to_string(), "--metrics", "0"]);
     command.arg("--put-log").arg(database.with_extension("json")).arg("-d").arg(&database);
-    confine(&mut command, port);
+    restrict_to_loopback(&mut command, port);
     let mut process = Process::start("fodo ioc", &mut command).unwrap();
-    let ready = process.line_that_begins("fodo ioc: serving", PATIENCE).unwrap();
+    let ready = process.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
     let (_, url) = ready.split_once("metrics on ").unwrap();
     let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
     (process, url.trim_end_matches(')').to_owned(), context, prefix)

@@ -11,7 +11,7 @@ fn meet(client: ClientKind, server: ServerKind) {
     if client == ClientKind::PsiCa && place::psi_ca().is_none() {
         return;
     }
-    if let Err(failure) = matrix::meet(client, server) {
+    if let Err(failure) = matrix::run_scenarios(client, server) {
         panic!("{failure}");
     }
 }

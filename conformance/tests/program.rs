@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fodo_conformance::Failure;
+use fodo_conformance::TestFailure;
 use fodo_conformance::place::{free_port, own_folder, prefix, program};
-use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
 use rustix::process::Signal;
 
@@ -15,7 +15,7 @@ const SCRIPT_DURATION_MAX: Duration = Duration::from_secs(60);
 
 /// Runs a script with an empty environment in a network with loopback only. `None`, with a message, where that is not
 /// permitted.
-fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
+fn printed_alone(script: &str) -> Result<Option<String>, TestFailure> {
     let program = program();
     let folder = program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
     let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
@@ -83,7 +83,7 @@ fn get_put_and_monitor_work_on_softioc() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(program());
         command.args(arguments);
-        confine(&mut command, server.port);
+        restrict_to_loopback(&mut command, server.port);
         printed_by("fodo", &mut command, Duration::from_secs(15)).unwrap()
     };
 
@@ -96,7 +96,7 @@ fn get_put_and_monitor_work_on_softioc() {
 
     let mut monitor = Command::new(program());
     monitor.args(["monitor", "--json", &server.pv("count00")]);
-    confine(&mut monitor, server.port);
+    restrict_to_loopback(&mut monitor, server.port);
     let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
     let mut values = Vec::new();
     while values.len() < 5 {
@@ -110,7 +110,7 @@ fn get_put_and_monitor_work_on_softioc() {
 fn a_name_that_nobody_serves_has_an_exit_code_of_its_own() {
     let mut command = Command::new(program());
     command.args(["get", "-w", "0.3", &format!("{}nothing", prefix())]);
-    confine(&mut command, free_port());
+    restrict_to_loopback(&mut command, free_port());
 
     let failure = printed_by("fodo", &mut command, Duration::from_secs(10)).unwrap_err();
     assert!(failure.contains("exit status: 3"), "{failure}");

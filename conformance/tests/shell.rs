@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fodo_conformance::place::{free_port, own_folder, program, python, script};
-use fodo_conformance::process::{confine, printed_by};
+use fodo_conformance::process::{printed_by, restrict_to_loopback};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The answers of a program to the commands of `db/shell/st.cmd`: kinds with values, names of records, and lines marked
 /// as answers. Echoed commands, greetings and error messages start differently.
 fn answers(name: &str, command: &mut Command) -> Vec<String> {
-    confine(command, free_port());
+    restrict_to_loopback(command, free_port());
     command.current_dir(own_folder().join("db").join("shell"));
     let printed = printed_by(name, command, PATIENCE).expect("the shell runs");
 
@@ -46,7 +46,7 @@ fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_difference
     std::fs::write(&leaves, "echo \"answer: before\"\nexit 3\necho \"answer: behind\"\n")
         .expect("the script is written");
     let ended = |command: &mut Command| {
-        confine(command, free_port());
+        restrict_to_loopback(command, free_port());
         let output = command.stdin(Stdio::null()).output().expect("the shell runs");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let answers = printed.lines().filter(|line| line.starts_with("answer:")).count();
@@ -64,7 +64,7 @@ fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_difference
 /// The field names that `dbpr` shows for each record at each level, after lines `answer: TYPE LEVEL`; the names start
 /// in every twentieth column.
 fn shown_at_levels(name: &str, command: &mut Command) -> BTreeMap<String, BTreeSet<String>> {
-    confine(command, free_port());
+    restrict_to_loopback(command, free_port());
     let printed = printed_by(name, command, PATIENCE).expect("the shell runs");
 
     let mut shown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

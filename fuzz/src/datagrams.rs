@@ -7,11 +7,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fodo_ca::beacon::Beacons;
+use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::repeater::{Repeater, is_confirmation};
 use fodo_ca::search::{Responder, Searcher};
-use fodo_ca::shares::Shares;
-use fodo_ca::traffic::Traffic;
+use fodo_ca::shares::SearchShares;
+use fodo_ca::traffic::SearchMonitor;
 use fodo_ca::{Cid, limit};
 use fodo_data::Now;
 
@@ -22,10 +22,10 @@ const NAMES: u32 = 8;
 struct Listeners {
     searcher: Searcher,
     responder: Responder,
-    beacons: Beacons,
+    beacons: BeaconMonitor,
     repeater: Repeater,
-    traffic: Traffic,
-    shares: Shares,
+    traffic: SearchMonitor,
+    shares: SearchShares,
 }
 
 /// Processes one input.
@@ -34,10 +34,10 @@ pub fn feed(bytes: &[u8]) {
     let mut listeners = Listeners {
         searcher: Searcher::new(1),
         responder: Responder::new(5064, now),
-        beacons: Beacons::new(now),
+        beacons: BeaconMonitor::new(now),
         repeater: Repeater::new(5065),
-        traffic: Traffic::new(1),
-        shares: Shares::new(4096, 16 * 1024),
+        traffic: SearchMonitor::new(1),
+        shares: SearchShares::new(4096, 16 * 1024),
     };
     (0..NAMES).for_each(|cid| listeners.searcher.add(Cid(cid), &format!("pv{cid}"), now));
     let mut rest = bytes;

@@ -9,18 +9,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Parser, Subcommand};
 
 use crate::agent::{self, AgentVerb};
-use crate::driver::Client;
+use crate::driver::ClientUnderTest;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
 use crate::load::command::{LoadVerb, load};
 use crate::load::suite::Load;
 use crate::peers::{self, PEERS_VARIABLE, Peers};
-use crate::plant::{self, command::PlantWords};
-use crate::result::{ResultFile, Row, Verdict};
-use crate::runner::Keeping;
-use crate::runner::{self, Settings};
+use crate::plant::{self, command::PlantArguments};
+use crate::result::{ResultFile, ResultRow, RowVerdict};
+use crate::runner::JournalOptions;
+use crate::runner::{self, RunSettings};
 use crate::scenario::{Scenario, Suite};
 use crate::server::ServerKind;
-use crate::worker::Worker;
+use crate::worker::WorkerCommand;
 use crate::{report, statistics, tables};
 
 const ABOUT: &str = "\
@@ -57,11 +57,11 @@ without --allow-net, 130 when a run against a plant is interrupted.";
 #[command(name = "fodo lab", bin_name = "fodo lab", about = ABOUT, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    verb: LabCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum LabCommand {
     /// Measure clients and servers.
     Run(RunArguments),
     /// Run loads: throughput, latency and an account of every update.
@@ -76,14 +76,14 @@ enum Verb {
     Results(report::verb::Verb),
     /// The laboratory's own worker processes.
     #[command(hide = true, subcommand)]
-    Worker(Worker),
+    Worker(WorkerCommand),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArguments {
     /// The suite to measure.
     #[arg(required_unless_present = "against")]
-    suite: Option<Chosen>,
+    suite: Option<SuiteName>,
     /// Also write the run to this file, with every repetition; "-" writes to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -95,7 +95,7 @@ struct RunArguments {
     repetitions: usize,
     /// Measure only this client; may be repeated.
     #[arg(long, value_name = "NAME")]
-    client: Vec<Client>,
+    client: Vec<ClientUnderTest>,
     /// Measure only this server; may be repeated.
     #[arg(long, value_name = "NAME")]
     server: Vec<ServerKind>,
@@ -118,12 +118,12 @@ struct RunArguments {
     #[arg(long, hide = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1000))]
     slower_per_cent: u32,
     #[command(flatten)]
-    plant: PlantWords,
+    plant: PlantArguments,
 }
 
 /// The suites by the names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Chosen {
+enum SuiteName {
     /// Every question at one or two points, by every client: two minutes or less.
     Quick,
     /// Every question at the points of the studies and all loads, by every client from every server: at most 50 minutes.
@@ -132,12 +132,12 @@ enum Chosen {
     Ioc,
 }
 
-impl Chosen {
+impl SuiteName {
     fn suite(self) -> Suite {
         match self {
-            Chosen::Quick => Suite::Quick,
-            Chosen::Full => Suite::Full,
-            Chosen::Ioc => Suite::Ioc,
+            SuiteName::Quick => Suite::Quick,
+            SuiteName::Full => Suite::Full,
+            SuiteName::Ioc => Suite::Ioc,
         }
     }
 }
@@ -160,12 +160,12 @@ fn repetitions(text: &str) -> Result<usize, String> {
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("fodo lab")).chain(args);
     match Arguments::try_parse_from(words) {
-        Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
-        Ok(Arguments { verb: Verb::Load(verb) }) => load(&verb),
-        Ok(Arguments { verb: Verb::Agent(verb) }) => agent::serve(&verb),
-        Ok(Arguments { verb: Verb::List }) => list(),
-        Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
-        Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
+        Ok(Arguments { verb: LabCommand::Run(arguments) }) => measure(arguments),
+        Ok(Arguments { verb: LabCommand::Load(verb) }) => load(&verb),
+        Ok(Arguments { verb: LabCommand::Agent(verb) }) => agent::serve(&verb),
+        Ok(Arguments { verb: LabCommand::List }) => list(),
+        Ok(Arguments { verb: LabCommand::Results(verb) }) => verb.run(),
+        Ok(Arguments { verb: LabCommand::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {
             // A closed stream is no error.
             let _ = help_or_misuse.print();
@@ -182,7 +182,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
         name.push(".journal");
         PathBuf::from(name)
     });
-    let settings = Settings {
+    let settings = RunSettings {
         suite: chosen.suite(),
         repetitions: arguments.repetitions,
         seed: match arguments.seed {
@@ -191,7 +191,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
             None => new_seed(),
         },
         elements_max: arguments.elements_max,
-        clients: or_all(arguments.client, &Client::ALL),
+        clients: or_all(arguments.client, &ClientUnderTest::ALL),
         servers: or_all(arguments.server, &SERVERS),
         questions: arguments.question,
         slower_per_cent: arguments.slower_per_cent,
@@ -203,17 +203,17 @@ fn measure(arguments: RunArguments) -> ExitCode {
     let needs_python = settings.clients.iter().any(|client| client.needs_python())
         || settings.servers.iter().any(|server| server.is_peer());
     let peers = if needs_python { peers::environment() } else { peers::present() };
-    let keeping = journal.clone().map(|path| Keeping { path, is_resumed: arguments.resume });
+    let keeping = journal.clone().map(|path| JournalOptions { path, is_resumed: arguments.resume });
     let result = match runner::run(&settings, &peers, keeping.as_ref()) {
         Ok(result) => result,
-        Err(why) => return complain(&format!("the run failed: {why}")),
+        Err(why) => return report_error(&format!("the run failed: {why}")),
     };
     if !json_only {
         print(&tables::tables(&result));
         let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
         match report::verb::pages(&result, settings.suite.text(), &directory) {
             Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),
-            Err(why) => return complain(&format!("the report cannot be written: {why}")),
+            Err(why) => return report_error(&format!("the report cannot be written: {why}")),
         }
     }
     if let Some(path) = &arguments.json {
@@ -223,7 +223,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
             result.write(path)
         };
         if let Err(why) = written {
-            return complain(&format!("{} cannot be written: {why}", path.display()));
+            return report_error(&format!("{} cannot be written: {why}", path.display()));
         }
     }
     if let Some(journal) = journal {
@@ -246,18 +246,18 @@ fn measure_plant(arguments: &RunArguments) -> ExitCode {
         };
         match written {
             Ok(()) => status(result, false),
-            Err(why) => complain(&format!("the result cannot be written: {why}")),
+            Err(why) => report_error(&format!("the result cannot be written: {why}")),
         }
     })
 }
 
 fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {
     // A failure of a client of another language is reported in its row only; the run itself succeeded.
-    let externals = Client::ALL.map(|client| (client.text(), client.external().is_some()));
-    let is_ours = |row: &&Row| !externals.contains(&(row.client.as_str(), true));
-    let has_failed = result.rows.iter().filter(is_ours).any(|row| row.verdict == Verdict::Failed);
+    let externals = ClientUnderTest::ALL.map(|client| (client.text(), client.external().is_some()));
+    let is_ours = |row: &&ResultRow| !externals.contains(&(row.client.as_str(), true));
+    let has_failed = result.rows.iter().filter(is_ours).any(|row| row.verdict == RowVerdict::Failed);
     let is_incomplete = result.peers.iter().any(|peer| peer.missing.is_some())
-        || result.rows.iter().any(|row| row.verdict == Verdict::Failed);
+        || result.rows.iter().any(|row| row.verdict == RowVerdict::Failed);
     if has_failed || (requires_peers && is_incomplete) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -278,7 +278,7 @@ fn seed_of(journal: &Path) -> Option<u64> {
 fn list() -> ExitCode {
     let scenarios = match Scenario::all() {
         Ok(scenarios) => scenarios,
-        Err(why) => return complain(&format!("invalid scenario: {why}")),
+        Err(why) => return report_error(&format!("invalid scenario: {why}")),
     };
     let mut text = String::from("What `fodo lab run quick` and, at more points, `fodo lab run full` measure:\n");
     for scenario in scenarios {
@@ -300,11 +300,12 @@ fn list() -> ExitCode {
     }
     let loads = match Load::all() {
         Ok(loads) => loads,
-        Err(why) => return complain(&format!("invalid load: {why}")),
+        Err(why) => return report_error(&format!("invalid load: {why}")),
     };
     text += "\nLoads of the same runs (`fodo lab load` runs them in any size):\n";
     for load in loads {
-        let suites: Vec<&str> = Suite::ALL.into_iter().filter(|suite| load.is_of(*suite)).map(Suite::text).collect();
+        let suites: Vec<&str> =
+            Suite::ALL.into_iter().filter(|suite| load.belongs_to(*suite)).map(Suite::text).collect();
         text += &format!("\n{}  {} ({})\n", load.question, load.title, suites.join(", "));
         text += &format!("     {}\n     Proof: {}\n", load.method, load.verification);
     }
@@ -332,7 +333,7 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn complain(text: &str) -> ExitCode {
+fn report_error(text: &str) -> ExitCode {
     eprintln!("fodo lab: {text}");
     ExitCode::FAILURE
 }

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use crate::result::{Key, ResultFile, Row, Verdict, is_same_in_all_schemas};
+use crate::result::{Key, ResultFile, ResultRow, RowVerdict, is_same_in_all_schemas};
 use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
 use crate::statistics::{Random, Ratio, Summary, median_of_resample, quantile};
 
@@ -32,11 +32,11 @@ pub const LEAST: f64 = 0.10;
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// Rows in both runs, in the order of the first.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<RowPair>,
     /// How the machine's speed changed.
     pub drifts: Vec<Drift>,
     /// How each client changed, over all of its rows.
-    pub clients: Vec<Moved>,
+    pub clients: Vec<ClientChange>,
     /// Questions measured in both runs by different methods; their rows are not compared.
     pub other_method: Vec<String>,
     /// The schemas of both runs.
@@ -51,7 +51,7 @@ pub struct Comparison {
 
 /// One row in both runs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Pair {
+pub struct RowPair {
     /// The row's key.
     #[serde(flatten)]
     pub key: Key,
@@ -72,13 +72,13 @@ pub struct Pair {
     /// Cliff's delta: 1 when every repetition of the second run is above every repetition of the first.
     pub delta: f64,
     /// The conclusion.
-    pub change: Change,
+    pub change: PairVerdict,
 }
 
 /// The conclusion from a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum PairVerdict {
     /// No difference, or none that can be detected.
     None,
     /// The second run is better.
@@ -106,7 +106,7 @@ pub struct Drift {
 
 /// How a client changed, over all of its rows that both runs measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Moved {
+pub struct ClientChange {
     /// The client.
     pub client: String,
     /// Geometric mean of the time ratios of its rows, without the machine's share.
@@ -124,9 +124,10 @@ impl Comparison {
     pub fn of(before: &ResultFile, after: &ResultFile, least: f64) -> Comparison {
         let index_after = index(after);
         let drifts = drifts(before, &index_after);
-        let counts = |row: &&Row| matches!(row.verdict, Verdict::Measured | Verdict::Failed | Verdict::Capped);
-        let is_same = |row: &Row| before.schema == after.schema || is_same_in_all_schemas(&row.question);
-        let is_in_both = |row: &&Row| index_after.contains_key(&row.key());
+        let counts =
+            |row: &&ResultRow| matches!(row.verdict, RowVerdict::Measured | RowVerdict::Failed | RowVerdict::Capped);
+        let is_same = |row: &ResultRow| before.schema == after.schema || is_same_in_all_schemas(&row.question);
+        let is_in_both = |row: &&ResultRow| index_after.contains_key(&row.key());
         let other_method: BTreeSet<&str> = before
             .rows
             .iter()
@@ -134,7 +135,7 @@ impl Comparison {
             .filter(|row| !is_same(row))
             .map(|row| row.question.as_str())
             .collect();
-        let both: Vec<(&Row, &Row)> = before
+        let both: Vec<(&ResultRow, &ResultRow)> = before
             .rows
             .iter()
             .filter(|row| counts(row) && !row.is_floor() && is_same(row))
@@ -172,13 +173,15 @@ impl Comparison {
     }
 
     /// The rows that differ.
-    pub fn differences(&self) -> impl Iterator<Item = &Pair> {
-        self.pairs.iter().filter(|pair| !matches!(pair.change, Change::None | Change::TooFew))
+    pub fn differences(&self) -> impl Iterator<Item = &RowPair> {
+        self.pairs.iter().filter(|pair| !matches!(pair.change, PairVerdict::None | PairVerdict::TooFew))
     }
 
     /// Whether any result can be compared: otherwise "no difference" is meaningless.
     pub fn compares(&self) -> bool {
-        self.pairs.iter().any(|pair| pair.change != Change::TooFew && (pair.before.is_some() || pair.after.is_some()))
+        self.pairs
+            .iter()
+            .any(|pair| pair.change != PairVerdict::TooFew && (pair.before.is_some() || pair.after.is_some()))
     }
 
     /// Whether the runs differ, in a row or over all rows of a client.
@@ -188,13 +191,13 @@ impl Comparison {
 
     /// Whether anything became worse.
     pub fn is_worse(&self) -> bool {
-        let is_slower = |client: &Moved| client.differs && client.ratio > 1.0;
+        let is_slower = |client: &ClientChange| client.differs && client.ratio > 1.0;
         self.regressions().next().is_some() || self.clients.iter().any(is_slower)
     }
 
     /// The rows that became worse.
-    pub fn regressions(&self) -> impl Iterator<Item = &Pair> {
-        self.pairs.iter().filter(|pair| matches!(pair.change, Change::Slower | Change::Broken))
+    pub fn regressions(&self) -> impl Iterator<Item = &RowPair> {
+        self.pairs.iter().filter(|pair| matches!(pair.change, PairVerdict::Slower | PairVerdict::Broken))
     }
 }
 
@@ -211,7 +214,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn of(before: &Row, after: &Row, drift: f64) -> Evidence {
+    fn of(before: &ResultRow, after: &ResultRow, drift: f64) -> Evidence {
         let nothing = Evidence { p: 1.0, p_ranks: None, delta: 0.0, ratio: None, own_ratio: 1.0 };
         let (a, b) = (&before.samples, &after.samples);
         let is_testable = before.is_measured() && after.is_measured() && a.len().min(b.len()) >= REPETITIONS_MIN;
@@ -251,20 +254,20 @@ impl Evidence {
     }
 }
 
-fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
+fn pair(before: &ResultRow, after: &ResultRow, evidence: &Evidence, least: f64) -> RowPair {
     let n = before.samples.len().min(after.samples.len());
-    let is_unexplained = |row: &Row| row.ledger.as_ref().is_some_and(|ledger| ledger.unexplained != 0);
+    let is_unexplained = |row: &ResultRow| row.ledger.as_ref().is_some_and(|ledger| ledger.unexplained != 0);
     let change = match (before.is_measured(), after.is_measured()) {
-        (true, false) => Change::Broken,
-        (false, true) => Change::Repaired,
-        (false, false) => Change::None,
-        (true, true) if is_unexplained(after) && !is_unexplained(before) => Change::Broken,
-        (true, true) if n < REPETITIONS_MIN => Change::TooFew,
-        (true, true) if !evidence.is_significant() || !evidence.is_large(least) => Change::None,
-        (true, true) if (evidence.own_ratio > 1.0) == before.is_rate() => Change::Faster,
-        (true, true) => Change::Slower,
+        (true, false) => PairVerdict::Broken,
+        (false, true) => PairVerdict::Repaired,
+        (false, false) => PairVerdict::None,
+        (true, true) if is_unexplained(after) && !is_unexplained(before) => PairVerdict::Broken,
+        (true, true) if n < REPETITIONS_MIN => PairVerdict::TooFew,
+        (true, true) if !evidence.is_significant() || !evidence.is_large(least) => PairVerdict::None,
+        (true, true) if (evidence.own_ratio > 1.0) == before.is_rate() => PairVerdict::Faster,
+        (true, true) => PairVerdict::Slower,
     };
-    Pair {
+    RowPair {
         key: before.key(),
         before: before.median.filter(|_| before.is_measured()),
         after: after.median.filter(|_| after.is_measured()),
@@ -281,22 +284,22 @@ fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
 /// Number of bootstrap resamples.
 const N_DRAWS: usize = 200;
 
-fn clients(both: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Vec<Moved> {
+fn clients(both: &[(&ResultRow, &ResultRow)], drifts: &[Drift], least: f64) -> Vec<ClientChange> {
     let names: BTreeSet<&str> = both.iter().map(|(row, _)| row.client.as_str()).collect();
     let of_client = |name: &str| {
-        let is_its = |(a, b): &(&Row, &Row)| {
+        let is_its = |(a, b): &(&ResultRow, &ResultRow)| {
             let n = a.samples.len().min(b.samples.len());
             a.client == name && a.depends_on_speed() && a.is_measured() && b.is_measured() && n >= REPETITIONS_MIN
         };
-        let rows: Vec<(&Row, &Row)> = both.iter().copied().filter(is_its).collect();
-        Moved::of(name, &rows, drifts, least)
+        let rows: Vec<(&ResultRow, &ResultRow)> = both.iter().copied().filter(is_its).collect();
+        ClientChange::of(name, &rows, drifts, least)
     };
     names.into_iter().filter_map(of_client).collect()
 }
 
-impl Moved {
-    fn of(client: &str, rows: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Option<Moved> {
-        let median = |row: &Row| row.median.unwrap_or(f64::NAN);
+impl ClientChange {
+    fn of(client: &str, rows: &[(&ResultRow, &ResultRow)], drifts: &[Drift], least: f64) -> Option<ClientChange> {
+        let median = |row: &ResultRow| row.median.unwrap_or(f64::NAN);
         let shares: Vec<f64> = rows.iter().map(|(a, _)| drift_of(drifts, &a.series)).collect();
         let whole = longer(rows, &vec![1.0; rows.len()], median)?;
         let ratio = longer(rows, &shares, median)?;
@@ -310,14 +313,14 @@ impl Moved {
         let is_slower = ratio >= far && whole >= far && interval.0 > 1.0;
         let is_faster = ratio <= far.recip() && whole <= far.recip() && interval.1 < 1.0;
         let differs = is_slower || is_faster;
-        Some(Moved { client: client.to_owned(), ratio, interval, n_rows: rows.len(), differs })
+        Some(ClientChange { client: client.to_owned(), ratio, interval, n_rows: rows.len(), differs })
     }
 }
 
 /// Geometric mean of the time ratios of the rows, each without the machine's share: twice the time in one row and half
 /// the time in another cancel out. `None` without rows.
-fn longer(rows: &[(&Row, &Row)], shares: &[f64], mut middle: impl FnMut(&Row) -> f64) -> Option<f64> {
-    let of_row = |((a, b), share): (&(&Row, &Row), &f64)| {
+fn longer(rows: &[(&ResultRow, &ResultRow)], shares: &[f64], mut middle: impl FnMut(&ResultRow) -> f64) -> Option<f64> {
+    let of_row = |((a, b), share): (&(&ResultRow, &ResultRow), &f64)| {
         let change = (middle(b) / middle(a)).ln();
         (if a.is_rate() { -change } else { change }) - share.ln()
     };
@@ -325,7 +328,7 @@ fn longer(rows: &[(&Row, &Row)], shares: &[f64], mut middle: impl FnMut(&Row) ->
     (!changes.is_empty()).then(|| (changes.iter().sum::<f64>() / changes.len() as f64).exp())
 }
 
-type Index<'a> = HashMap<Key, &'a Row>;
+type Index<'a> = HashMap<Key, &'a ResultRow>;
 
 fn index(file: &ResultFile) -> Index<'_> {
     file.rows.iter().map(|row| (row.key(), row)).collect()
@@ -350,7 +353,7 @@ fn drift_of(drifts: &[Drift], series: &str) -> f64 {
 }
 
 fn only(one: &ResultFile, other: &Index<'_>) -> Vec<String> {
-    let is_absent = |row: &&Row| other.get(&row.key()).is_none_or(|twin| twin.verdict == Verdict::NotRun);
+    let is_absent = |row: &&ResultRow| other.get(&row.key()).is_none_or(|twin| twin.verdict == RowVerdict::NotRun);
     one.rows.iter().filter(|row| row.is_measured() && is_absent(row)).map(|row| row.key().to_string()).collect()
 }
 
@@ -420,8 +423,12 @@ mod tests {
         let times = Comparison::of(&before, &scaled(&before, 0.7), LEAST);
         let rates = Comparison::of(&rates, &scaled(&rates, 0.7), LEAST);
 
-        assert!(times.differences().next().is_some() && times.differences().all(|pair| pair.change == Change::Faster));
-        assert!(rates.differences().next().is_some() && rates.differences().all(|pair| pair.change == Change::Slower));
+        assert!(
+            times.differences().next().is_some() && times.differences().all(|pair| pair.change == PairVerdict::Faster)
+        );
+        assert!(
+            rates.differences().next().is_some() && rates.differences().all(|pair| pair.change == PairVerdict::Slower)
+        );
     }
 
     #[test]
@@ -429,8 +436,8 @@ mod tests {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let mut after = before.clone();
         let fodo: Vec<usize> = (0..after.rows.len()).filter(|index| after.rows[*index].client == "fodo").collect();
-        after.rows[fodo[0]].verdict = Verdict::Failed;
-        after.rows[fodo[1]].verdict = Verdict::NotRun;
+        after.rows[fodo[0]].verdict = RowVerdict::Failed;
+        after.rows[fodo[1]].verdict = RowVerdict::NotRun;
 
         let comparison = Comparison::of(&before, &after, LEAST);
 
@@ -460,7 +467,7 @@ mod tests {
 
         let comparison = Comparison::of(&before, &after, LEAST);
 
-        assert!(comparison.pairs.iter().all(|pair| pair.change == Change::TooFew));
+        assert!(comparison.pairs.iter().all(|pair| pair.change == PairVerdict::TooFew));
         assert!(!comparison.compares());
     }
 }

@@ -61,7 +61,7 @@ pub fn array_prefix_bytes(n_elements: usize) -> usize {
 
 /// One request on a circuit and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct RoundTripSize {
     /// The request, with its payload.
     pub request_bytes: usize,
     /// The answer; 0 for none.
@@ -69,20 +69,21 @@ pub struct Exchange {
 }
 
 /// READ_NOTIFY of one double with time.
-pub const GET: Exchange = Exchange { request_bytes: REQUEST_BYTES, answer_bytes: SCALAR_REPLY_BYTES };
+pub const GET: RoundTripSize = RoundTripSize { request_bytes: REQUEST_BYTES, answer_bytes: SCALAR_REPLY_BYTES };
 
 /// EVENT_ADD, whose payload is 16 bytes, and its first update.
-pub const SUBSCRIBE: Exchange = Exchange { request_bytes: HEADER_BYTES + 16, answer_bytes: SCALAR_REPLY_BYTES };
+pub const SUBSCRIBE: RoundTripSize =
+    RoundTripSize { request_bytes: HEADER_BYTES + 16, answer_bytes: SCALAR_REPLY_BYTES };
 
 /// WRITE_NOTIFY of one double.
-pub const PUT: Exchange = Exchange { request_bytes: HEADER_BYTES + 8, answer_bytes: HEADER_BYTES };
+pub const PUT: RoundTripSize = RoundTripSize { request_bytes: HEADER_BYTES + 8, answer_bytes: HEADER_BYTES };
 
 /// WRITE of one double.
-pub const PUT_UNCONFIRMED: Exchange = Exchange { request_bytes: HEADER_BYTES + 8, answer_bytes: 0 };
+pub const PUT_UNCONFIRMED: RoundTripSize = RoundTripSize { request_bytes: HEADER_BYTES + 8, answer_bytes: 0 };
 
 /// CREATE_CHAN with a name; ACCESS_RIGHTS and CREATE_CHAN.
-pub fn create(name: &str) -> Exchange {
-    Exchange { request_bytes: HEADER_BYTES + text_bytes(name), answer_bytes: 2 * HEADER_BYTES }
+pub fn create(name: &str) -> RoundTripSize {
+    RoundTripSize { request_bytes: HEADER_BYTES + text_bytes(name), answer_bytes: 2 * HEADER_BYTES }
 }
 
 /// SEARCH for a name; VERSION, as long as a header, precedes the first in a datagram.
@@ -118,7 +119,7 @@ pub const DATAGRAMS_IN_FLIGHT: usize = 32;
 
 /// What a request asks the server to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum FloorCommand {
     /// Return the first bytes of the store; zeros before the first put.
     Get,
     /// Store the `n_bytes` that follow; the answer is [`REQUEST_BYTES`] zeros.
@@ -129,15 +130,15 @@ pub enum Verb {
 }
 
 /// Encodes a request for `n_bytes`.
-pub fn request(verb: Verb, n_bytes: usize) -> [u8; REQUEST_BYTES] {
+pub fn request(verb: FloorCommand, n_bytes: usize) -> [u8; REQUEST_BYTES] {
     let [a, b, c, d] = (n_bytes as u32).to_be_bytes();
     [a, b, c, d, verb as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
 /// Encodes a request with the sizes of `exchange`.
-pub fn exchange_request(exchange: Exchange) -> Vec<u8> {
+pub fn exchange_request(exchange: RoundTripSize) -> Vec<u8> {
     let payload_bytes = (exchange.request_bytes - REQUEST_BYTES) as u32;
-    let mut bytes = request(Verb::Count, exchange.answer_bytes).to_vec();
+    let mut bytes = request(FloorCommand::Count, exchange.answer_bytes).to_vec();
     bytes.splice(8..12, payload_bytes.to_be_bytes());
     bytes.resize(exchange.request_bytes, 0);
     bytes
@@ -266,14 +267,14 @@ fn serve_one(mut stream: &TcpStream) -> std::io::Result<()> {
         reader.read_exact(&mut request)?;
         let [a, b, c, d, verb, _, _, _, e, f, g, h, ..] = request;
         let n_bytes = (u32::from_be_bytes([a, b, c, d]) as usize).min(STORE_BYTES_MAX);
-        if verb == Verb::Count as u8 {
+        if verb == FloorCommand::Count as u8 {
             skip(&mut reader, u32::from_be_bytes([e, f, g, h]) as usize)?;
             n_counted = n_counted.wrapping_add(1);
             if n_bytes >= REQUEST_BYTES {
                 answers.resize(answers.len() + n_bytes - 4, 0);
                 answers.extend_from_slice(&n_counted.to_be_bytes());
             }
-        } else if verb == Verb::Get as u8 {
+        } else if verb == FloorCommand::Get as u8 {
             // A request for more bytes than stored returns fewer, which the client's check detects.
             stream.write_all(store.get(..n_bytes).unwrap_or(&store))?;
         } else {
@@ -347,7 +348,7 @@ mod tests {
         let mut known = (client.pending_bytes(), server.pending_bytes());
         let mut grown = |client: &client::Circuit, server: &server::Circuit| {
             let before = std::mem::replace(&mut known, (client.pending_bytes(), server.pending_bytes()));
-            Exchange { request_bytes: known.0 - before.0, answer_bytes: known.1 - before.1 }
+            RoundTripSize { request_bytes: known.0 - before.0, answer_bytes: known.1 - before.1 }
         };
 
         for name in ["x", "1234567", "12345678", "lab:000000", "ca:test:counter01"] {
@@ -401,10 +402,10 @@ mod tests {
         let mut done = [0xff; REQUEST_BYTES];
         let mut reply = [0; 150];
 
-        stream.write_all(&request(Verb::Put, put.len())).unwrap();
+        stream.write_all(&request(FloorCommand::Put, put.len())).unwrap();
         stream.write_all(&put).unwrap();
         stream.read_exact(&mut done).unwrap();
-        stream.write_all(&request(Verb::Get, reply.len())).unwrap();
+        stream.write_all(&request(FloorCommand::Get, reply.len())).unwrap();
         stream.read_exact(&mut reply).unwrap();
 
         assert_eq!(done, [0; REQUEST_BYTES]);

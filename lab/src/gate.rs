@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::result::{ResultFile, Row};
+use crate::result::{ResultFile, ResultRow};
 
 /// A file of limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct GateLimits {
     /// All limits must be met.
     #[serde(rename = "limit")]
     pub limits: Vec<Limit>,
@@ -50,7 +50,7 @@ pub struct Limit {
 
 /// The result of one limit for one row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct LimitCheck {
     /// The row, the limit and the value found.
     pub words: String,
     /// Whether the limit is met.
@@ -60,15 +60,15 @@ pub struct Finding {
 /// Why a file of limits is invalid.
 pub type Unreadable = Box<dyn std::error::Error>;
 
-impl Limits {
+impl GateLimits {
     /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<Limits, Unreadable> {
-        Limits::parse(&std::fs::read_to_string(path)?)
+    pub fn read(path: &Path) -> Result<GateLimits, Unreadable> {
+        GateLimits::parse(&std::fs::read_to_string(path)?)
     }
 
     /// Parses TOML text. A limit without a bound is rejected: it would always be met.
-    pub fn parse(text: &str) -> Result<Limits, Unreadable> {
-        let limits: Limits = toml::from_str(text)?;
+    pub fn parse(text: &str) -> Result<GateLimits, Unreadable> {
+        let limits: GateLimits = toml::from_str(text)?;
         for (index, limit) in limits.limits.iter().enumerate() {
             if limit.ratio_max.is_some() != limit.against.is_some() {
                 return Err(format!("limit {}: ratio_max and against must be used together", index + 1).into());
@@ -81,7 +81,7 @@ impl Limits {
     }
 
     /// Checks a run. A limit that selects no row is not met: nothing was verified.
-    pub fn findings(&self, run: &ResultFile) -> Vec<Finding> {
+    pub fn findings(&self, run: &ResultFile) -> Vec<LimitCheck> {
         self.limits.iter().flat_map(|limit| limit.findings(run)).collect()
     }
 }
@@ -89,16 +89,16 @@ impl Limits {
 const BOUNDS: &str = "ns_max, to_floor_max, p99_ns_max, megabytes_per_s_min, unexplained_max, ratio_max with against";
 
 /// One bound of a limit.
-struct Bound {
+struct LimitBound {
     name: &'static str,
     limit: f64,
-    found: fn(&Limit, &Row, &ResultFile) -> Option<f64>,
+    found: fn(&Limit, &ResultRow, &ResultFile) -> Option<f64>,
     is_at_least: bool,
 }
 
 impl Limit {
-    fn bounds(&self) -> Vec<Bound> {
-        type Found = fn(&Limit, &Row, &ResultFile) -> Option<f64>;
+    fn bounds(&self) -> Vec<LimitBound> {
+        type Found = fn(&Limit, &ResultRow, &ResultFile) -> Option<f64>;
         let all: [(&'static str, Option<f64>, Found, bool); 6] = [
             ("ns", self.ns_max, |_, row, _| row.median_per_operation().filter(|_| row.unit == "ns"), false),
             ("times the floor", self.to_floor_max, |_, row, _| row.to_floor(), false),
@@ -112,18 +112,18 @@ impl Limit {
             ),
             ("times as long as the other client", self.ratio_max, Limit::ratio, false),
         ];
-        let given = |(name, limit, found, is_at_least)| Some(Bound { name, limit: limit?, found, is_at_least });
+        let given = |(name, limit, found, is_at_least)| Some(LimitBound { name, limit: limit?, found, is_at_least });
         all.into_iter().filter_map(given).collect()
     }
 
-    fn ratio(&self, row: &Row, run: &ResultFile) -> Option<f64> {
+    fn ratio(&self, row: &ResultRow, run: &ResultFile) -> Option<f64> {
         let mut key = row.key();
         key.client = self.against.clone()?;
         let ratio = row.median_per_operation()? / run.row(&key)?.median_per_operation()?;
         Some(if row.is_rate() { ratio.recip() } else { ratio })
     }
 
-    fn concerns(&self, row: &Row) -> bool {
+    fn concerns(&self, row: &ResultRow) -> bool {
         let fits = |wanted: &Option<String>, word: &str| wanted.as_deref().is_none_or(|wanted| wanted == word);
         fits(&self.question, &row.question)
             && fits(&self.series, &row.series)
@@ -133,32 +133,32 @@ impl Limit {
             && self.point.is_none_or(|point| point == row.point)
     }
 
-    fn findings(&self, run: &ResultFile) -> Vec<Finding> {
-        let rows: Vec<&Row> = run.rows.iter().filter(|row| self.concerns(row)).collect();
+    fn findings(&self, run: &ResultFile) -> Vec<LimitCheck> {
+        let rows: Vec<&ResultRow> = run.rows.iter().filter(|row| self.concerns(row)).collect();
         let mut findings = Vec::new();
         for bound in self.bounds() {
             findings.extend(rows.iter().filter_map(|row| self.finding(row, &bound, run)));
             if rows.is_empty() {
                 let words = format!("no row matches the limit of {} {}: {}", bound.limit, bound.name, self.words());
-                findings.push(Finding { words, holds: false });
+                findings.push(LimitCheck { words, holds: false });
             }
         }
         findings
     }
 
     /// `None` for the row of the client that is compared against, and for the floor.
-    fn finding(&self, row: &Row, bound: &Bound, run: &ResultFile) -> Option<Finding> {
+    fn finding(&self, row: &ResultRow, bound: &LimitBound, run: &ResultFile) -> Option<LimitCheck> {
         if self.against.as_ref() == Some(&row.client) || row.is_floor() {
             return None;
         }
         let (name, limit) = (bound.name, bound.limit);
         let side = if bound.is_at_least { "at least" } else { "at most" };
         let finding = match (bound.found)(self, row, run) {
-            Some(found) => Finding {
+            Some(found) => LimitCheck {
                 words: format!("{}: {found:.4} {name}, {side} {limit}", row.key()),
                 holds: if bound.is_at_least { found >= limit } else { found <= limit },
             },
-            None => Finding {
+            None => LimitCheck {
                 words: format!(
                     "{}: {}, so the limit of {side} {limit} {name} cannot be checked",
                     row.key(),
@@ -184,7 +184,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     fn verdicts(limits: &str) -> Vec<bool> {
-        Limits::parse(limits).unwrap().findings(&whole()).iter().map(|finding| finding.holds).collect()
+        GateLimits::parse(limits).unwrap().findings(&whole()).iter().map(|finding| finding.holds).collect()
     }
 
     #[test]
@@ -209,13 +209,13 @@ mod tests {
     #[test]
     fn of_rates_the_lower_is_the_longer_and_bytes_are_no_time() {
         let row = |client: &str, unit: &str, value: f64| {
-            let mut row = Row {
+            let mut row = ResultRow {
                 question: "L2".into(),
                 client: client.into(),
                 unit: unit.into(),
                 samples: vec![value; 5],
-                verdict: crate::result::Verdict::Measured,
-                ..Row::default()
+                verdict: crate::result::RowVerdict::Measured,
+                ..ResultRow::default()
             };
             row.summarize(1);
             row
@@ -223,7 +223,7 @@ mod tests {
         let mut run = ResultFile::new("full", "2024-02-29T12:00:00Z");
         run.rows = vec![row("fodo", "updates/s", 2e6), row("libca", "updates/s", 1e6), row("aioca", "bytes", 5.0)];
         let holds = |limits: &str| -> Vec<bool> {
-            Limits::parse(limits).unwrap().findings(&run).iter().map(|finding| finding.holds).collect()
+            GateLimits::parse(limits).unwrap().findings(&run).iter().map(|finding| finding.holds).collect()
         };
 
         assert_eq!(holds("[[limit]]\nclient = 'fodo'\nagainst = 'libca'\nratio_max = 0.6"), [true]);
@@ -248,7 +248,7 @@ mod tests {
     fn limits_that_limit_nothing_or_are_misspelt_are_refused() {
         for text in ["[[limit]]\nquestion = 'Q17'", "[[limit]]\nns_maximum = 1", "[[limit]]\nratio_max = 1.0", "x = 1"]
         {
-            assert!(Limits::parse(text).is_err(), "{text}");
+            assert!(GateLimits::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -8,39 +8,39 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::driver::{Failure, Hello};
-use crate::result::Row;
-use crate::scenario::Measured;
+use crate::driver::{DriverFailure, Hello};
+use crate::result::ResultRow;
+use crate::scenario::TaskTimes;
 
 /// The outcome of one task in one repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// The task was measured.
-    Measured(Measured),
+    Measured(TaskTimes),
     /// The task failed.
-    Failed(Failure),
+    Failed(DriverFailure),
 }
 
 /// A line of the file after the header.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Entry {
+enum JournalEntry {
     /// The outcome of one task in one repetition.
-    Task { key: String, outcome: Outcome },
+    Task { key: String, outcome: TaskOutcome },
     /// A driver's greeting.
     Hello { client: String, hello: Hello },
     /// The rows of a load.
-    Load { key: String, rows: Vec<Row> },
+    Load { key: String, rows: Vec<ResultRow> },
 }
 
 /// The journal file, open for writing, and its previous content.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    done: HashMap<String, Outcome>,
+    done: HashMap<String, TaskOutcome>,
     hellos: HashMap<String, Hello>,
-    loads: HashMap<String, Vec<Row>>,
+    loads: HashMap<String, Vec<ResultRow>>,
 }
 
 impl Journal {
@@ -60,9 +60,9 @@ impl Journal {
             }
             for line in lines {
                 match serde_json::from_str(&line?) {
-                    Ok(Entry::Task { key, outcome }) => drop(done.insert(key, outcome)),
-                    Ok(Entry::Hello { client, hello }) => drop(hellos.insert(client, hello)),
-                    Ok(Entry::Load { key, rows }) => drop(loads.insert(key, rows)),
+                    Ok(JournalEntry::Task { key, outcome }) => drop(done.insert(key, outcome)),
+                    Ok(JournalEntry::Hello { client, hello }) => drop(hellos.insert(client, hello)),
+                    Ok(JournalEntry::Load { key, rows }) => drop(loads.insert(key, rows)),
                     Err(_cut_short) => {}
                 }
             }
@@ -76,7 +76,7 @@ impl Journal {
     }
 
     /// The outcome of a task before the interruption.
-    pub fn done(&self, key: &str) -> Option<&Outcome> {
+    pub fn done(&self, key: &str) -> Option<&TaskOutcome> {
         self.done.get(key)
     }
 
@@ -86,27 +86,27 @@ impl Journal {
     }
 
     /// The rows of a load before the interruption.
-    pub fn load(&self, key: &str) -> Option<&Vec<Row>> {
+    pub fn load(&self, key: &str) -> Option<&Vec<ResultRow>> {
         self.loads.get(key)
     }
 
     /// Records the outcome of a task.
-    pub fn keep(&mut self, key: &str, outcome: &Outcome) -> std::io::Result<()> {
-        self.write(&Entry::Task { key: key.to_owned(), outcome: outcome.clone() })
+    pub fn keep(&mut self, key: &str, outcome: &TaskOutcome) -> std::io::Result<()> {
+        self.write(&JournalEntry::Task { key: key.to_owned(), outcome: outcome.clone() })
     }
 
     /// Records a driver's greeting.
     pub fn keep_hello(&mut self, client: &str, hello: &Hello) -> std::io::Result<()> {
         self.hellos.insert(client.to_owned(), hello.clone());
-        self.write(&Entry::Hello { client: client.to_owned(), hello: hello.clone() })
+        self.write(&JournalEntry::Hello { client: client.to_owned(), hello: hello.clone() })
     }
 
     /// Records the rows of a load.
-    pub fn keep_load(&mut self, key: &str, rows: &[Row]) -> std::io::Result<()> {
-        self.write(&Entry::Load { key: key.to_owned(), rows: rows.to_vec() })
+    pub fn keep_load(&mut self, key: &str, rows: &[ResultRow]) -> std::io::Result<()> {
+        self.write(&JournalEntry::Load { key: key.to_owned(), rows: rows.to_vec() })
     }
 
-    fn write(&mut self, entry: &Entry) -> std::io::Result<()> {
+    fn write(&mut self, entry: &JournalEntry) -> std::io::Result<()> {
         writeln!(self.file, "{}", serde_json::to_string(entry)?)
     }
 }
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn what_an_interrupted_run_has_done_is_there_when_it_goes_on_and_of_another_run_is_not() {
         let path = std::env::temp_dir().join(format!("fodo-lab-journal-{}", std::process::id()));
-        let outcome = Outcome::Measured(Measured { ns: 12.5, n_operations: 3, ..Measured::default() });
+        let outcome = TaskOutcome::Measured(TaskTimes { ns: 12.5, n_operations: 3, ..TaskTimes::default() });
         let hello = Hello { client: "libca".into(), version: "7".into(), runtime: String::new() };
-        let rows = vec![Row { question: "L1".into(), ..Row::default() }];
+        let rows = vec![ResultRow { question: "L1".into(), ..ResultRow::default() }];
         let mut journal = Journal::open(&path, "full 1", false).unwrap();
         journal.keep("a", &outcome).unwrap();
         journal.keep_hello("libca", &hello).unwrap();

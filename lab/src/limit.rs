@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::warm_up::Bounds;
+use crate::warm_up::WarmUpBounds;
 
 /// Maximum time for a server to become ready. With a hundred thousand records on a busy machine it takes seconds.
 pub const SERVER_START_MAX: Duration = Duration::from_secs(60);
@@ -44,10 +44,10 @@ pub const FULL_MAX: Duration = Duration::from_secs(2880);
 /// Bounds of a client's warm-up for each kind of work, before the first row of that kind is measured. Ten rounds keep
 /// the cold first rounds out of both medians. A comparison of runs calls a row different from a change of a tenth. Two
 /// seconds are at least a hundred rounds of every client; PSI's `ca` and its virtual machine become steady within them.
-pub const WARM_UP: Bounds = Bounds { n_rounds_min: 10, change_max: 0.1, time_max: Duration::from_secs(2) };
+pub const WARM_UP: WarmUpBounds = WarmUpBounds { n_rounds_min: 10, change_max: 0.1, time_max: Duration::from_secs(2) };
 
 /// The same for a quick run, which measures all clients in two minutes; a row that was not steady is marked.
-pub const WARM_UP_QUICK: Bounds = Bounds { time_max: Duration::from_millis(400), ..WARM_UP };
+pub const WARM_UP_QUICK: WarmUpBounds = WarmUpBounds { time_max: Duration::from_millis(400), ..WARM_UP };
 
 /// Channels of a warm-up round of concurrent operations: few enough for many rounds, and enough that a round takes
 /// longer than its start.
@@ -65,7 +65,8 @@ pub const GETS_MIN: usize = 200;
 
 /// Bounds of the warm-up of both ends of a load, with rounds of the same load: changes at a given rate scatter more
 /// than a closed loop does. PSI's `ca` needs ten seconds until it carries 100 000 updates a second.
-pub const WARM_UP_LOAD: Bounds = Bounds { n_rounds_min: 2, change_max: 0.25, time_max: Duration::from_secs(10) };
+pub const WARM_UP_LOAD: WarmUpBounds =
+    WarmUpBounds { n_rounds_min: 2, change_max: 0.25, time_max: Duration::from_secs(10) };
 
 /// Share of a load's duration that one round of its warm-up takes.
 pub const WARM_UP_LOAD_SHARE: f64 = 0.1;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::driver::{Answered, Client, Failure};
+use crate::driver::{ClientUnderTest, DriverFailure, YesNoAnswer};
 use crate::histogram;
-use crate::journal::Outcome;
-use crate::placement::{Link, Placement};
-use crate::result::{Answer, Per, ResultFile, Row, Verdict};
-use crate::runner::{Pair, Visit};
-use crate::scenario::{Measured, Part, Request, Scenario, Task};
+use crate::journal::TaskOutcome;
+use crate::placement::{HostLink, Placement};
+use crate::result::{QuestionAnswer, ResultFile, ResultRow, RowVerdict, SampleUnit};
+use crate::runner::{ClientServerPair, DriverRun};
+use crate::scenario::{LabTask, MeasuredRequest, Scenario, TaskTimes, TimedPart};
 use crate::server::ServerKind;
 use crate::statistics::quantile_ns;
 use crate::warm_up::WarmUp;
@@ -18,29 +18,29 @@ const PERCENTILES: [(f64, usize); 4] = [(50.0, 10), (99.0, 1000), (99.9, 10_000)
 
 /// One row in progress.
 #[derive(Debug)]
-struct Line {
+struct RowInProgress {
     task: usize,
     scenario: usize,
-    part: Part,
-    pair: Pair,
+    part: TimedPart,
+    pair: ClientServerPair,
     placement: Placement,
-    row: Row,
+    row: ResultRow,
     latencies_ns: Vec<u64>,
-    answered: Option<Answered>,
+    answered: Option<YesNoAnswer>,
     /// Repetitions that exceeded the time limit, or were skipped because a smaller point did.
     n_lost: usize,
     /// The last such repetition.
     spared_in: Option<usize>,
-    state: State,
+    state: RowState,
 }
 
 /// State of a row in progress.
 #[derive(Clone, Debug, PartialEq)]
-enum State {
+enum RowState {
     /// Every repetition so far was measured, and all checks passed.
     Open,
     /// A check failed, so the row has no result.
-    Failed(Failure),
+    Failed(DriverFailure),
     /// The time limit was exceeded.
     Capped(String),
     /// A peer is missing, or does not support the request.
@@ -49,27 +49,28 @@ enum State {
 
 /// All rows of a run in progress.
 #[derive(Debug)]
-pub struct Lines(Vec<Line>);
+pub struct RowsInProgress(Vec<RowInProgress>);
 
-impl Lines {
+impl RowsInProgress {
     /// Empty rows for every task at every placement; rows of a missing peer contain the reason.
     pub fn new(
         scenarios: &[Scenario],
-        tasks: &[Task],
-        places: &[(Pair, Placement)],
-        missing: &HashMap<Pair, String>,
-    ) -> Lines {
+        tasks: &[LabTask],
+        places: &[(ClientServerPair, Placement)],
+        missing: &HashMap<ClientServerPair, String>,
+    ) -> RowsInProgress {
         let mut lines = Vec::new();
         for (index, scenario) in scenarios.iter().enumerate() {
             let of_scenario = tasks.iter().enumerate().filter(|(_, task)| task.scenarios.contains(&index));
             for (task_index, task) in of_scenario {
                 // Creating objects moves no bytes: only the total time has a floor.
-                let answers =
-                    |pair: Pair| pair.answers(task) && (pair.client != Client::Raw || scenario.part == Part::Total);
+                let answers = |pair: ClientServerPair| {
+                    pair.answers(task) && (pair.client != ClientUnderTest::Raw || scenario.part == TimedPart::Total)
+                };
                 let asked = places.iter().filter(|(pair, placement)| answers(*pair) && task.is_for(*placement));
                 for &(pair, placement) in asked {
-                    let state = missing.get(&pair).map_or(State::Open, |why| State::NotRun(why.clone()));
-                    lines.push(Line {
+                    let state = missing.get(&pair).map_or(RowState::Open, |why| RowState::NotRun(why.clone()));
+                    lines.push(RowInProgress {
                         task: task_index,
                         scenario: index,
                         part: scenario.part,
@@ -85,57 +86,59 @@ impl Lines {
                 }
             }
         }
-        Lines(lines)
+        RowsInProgress(lines)
     }
 
     /// Whether any row requires two hosts.
     pub fn want_hosts(&self) -> bool {
-        self.0.iter().any(|line| line.placement.link() != Link::Loopback && line.state == State::Open)
+        self.0.iter().any(|line| line.placement.link() != HostLink::Loopback && line.state == RowState::Open)
     }
 
     /// Fails all open rows of a server that does not start.
-    pub fn fail_server(&mut self, server: ServerKind, link: Link, failure: &Failure) {
-        let is_its = |line: &&mut Line| line.pair.server == server && line.placement.link() == link;
-        for line in self.0.iter_mut().filter(is_its).filter(|line| line.state == State::Open) {
-            line.state = State::Failed(failure.clone());
+    pub fn fail_server(&mut self, server: ServerKind, link: HostLink, failure: &DriverFailure) {
+        let is_its = |line: &&mut RowInProgress| line.pair.server == server && line.placement.link() == link;
+        for line in self.0.iter_mut().filter(is_its).filter(|line| line.state == RowState::Open) {
+            line.state = RowState::Failed(failure.clone());
         }
     }
 
     /// Marks all open rows between two hosts as not run.
     pub fn skip_hosts(&mut self, why: &str) {
-        let is_apart = |line: &&mut Line| line.placement.link() != Link::Loopback;
-        for line in self.0.iter_mut().filter(is_apart).filter(|line| line.state == State::Open) {
-            line.state = State::NotRun(why.to_owned());
+        let is_apart = |line: &&mut RowInProgress| line.placement.link() != HostLink::Loopback;
+        for line in self.0.iter_mut().filter(is_apart).filter(|line| line.state == RowState::Open) {
+            line.state = RowState::NotRun(why.to_owned());
         }
     }
 
     /// Whether a task is worth another attempt: a task that failed would only cost further timeouts.
-    pub fn has_hope(&self, visit: Visit, task: usize) -> bool {
+    pub fn is_worth_measuring(&self, visit: DriverRun, task: usize) -> bool {
         // A yes-or-no question is asked once: it has no spread.
-        let is_open = |line: &Line| {
-            line.state == State::Open && line.answered.is_none() && line.spared_in != Some(visit.repetition)
+        let is_open = |line: &RowInProgress| {
+            line.state == RowState::Open && line.answered.is_none() && line.spared_in != Some(visit.repetition)
         };
         self.0.iter().any(|line| line.is_of(visit) && line.task == task && is_open(line))
     }
 
     /// Adds the outcome of one task in one repetition.
-    pub fn record(&mut self, visit: Visit, task_index: usize, tasks: &[Task], outcome: &Outcome) {
+    pub fn record(&mut self, visit: DriverRun, task_index: usize, tasks: &[LabTask], outcome: &TaskOutcome) {
         let Some(task) = tasks.get(task_index) else { return };
-        for line in self.0.iter_mut().filter(|line| line.is_of(visit) && line.state == State::Open) {
+        for line in self.0.iter_mut().filter(|line| line.is_of(visit) && line.state == RowState::Open) {
             let Some(own) = tasks.get(line.task) else { continue };
             match outcome {
-                Outcome::Measured(measured) if line.task == task_index => line.add(measured),
+                TaskOutcome::Measured(measured) if line.task == task_index => line.add(measured),
                 // Earlier measurements are kept, and a single timeout is no reason to give up, unless each attempt
                 // costs the start of a slow process.
-                Outcome::Failed(Failure::Silent { .. }) if line.has_another_try() && is_spared(own, task) => {
+                TaskOutcome::Failed(DriverFailure::Silent { .. })
+                    if line.has_another_try() && is_skipped_after(own, task) =>
+                {
                     line.n_lost += 1;
                     line.spared_in = Some(visit.repetition);
                 }
-                Outcome::Failed(Failure::Silent { after_s, .. }) if is_spared(own, task) => {
+                TaskOutcome::Failed(DriverFailure::Silent { after_s, .. }) if is_skipped_after(own, task) => {
                     let why = format!("not completed within {:.0} s at {}", after_s.max(task.cap_s), task.point);
-                    line.state = State::Capped(why);
+                    line.state = RowState::Capped(why);
                 }
-                Outcome::Failed(failure) if line.task == task_index => {
+                TaskOutcome::Failed(failure) if line.task == task_index => {
                     line.state = of_failure(failure, task.request, visit.pair.client);
                 }
                 _ => {}
@@ -156,27 +159,31 @@ impl Lines {
                 continue;
             }
             if let Some(scenario) = scenarios.get(scenario) {
-                follow(scenario, &row, &mut result.answers);
+                derived_answers(scenario, &row, &mut result.answers);
             }
             result.rows.push(row);
         }
-        let floors: Vec<Row> =
-            result.rows.iter().filter(|row| row.client == Client::Raw.text() && row.is_measured()).cloned().collect();
+        let floors: Vec<ResultRow> = result
+            .rows
+            .iter()
+            .filter(|row| row.client == ClientUnderTest::Raw.text() && row.is_measured())
+            .cloned()
+            .collect();
         for row in result.rows.iter_mut().filter(|row| !row.is_floor()) {
-            let key = |row: &Row| (row.question.clone(), row.series.clone(), row.variant.clone(), row.point);
-            let same = |floor: &&Row| key(floor) == key(row);
+            let key = |row: &ResultRow| (row.question.clone(), row.series.clone(), row.variant.clone(), row.point);
+            let same = |floor: &&ResultRow| key(floor) == key(row);
             row.floor = floors.iter().find(same).and_then(|floor| floor.median);
         }
     }
 }
 
 /// Whether `own` would exceed its time limit as well, after `task` did.
-fn is_spared(own: &Task, task: &Task) -> bool {
+fn is_skipped_after(own: &LabTask, task: &LabTask) -> bool {
     own.is_like(task) && own.point >= task.point
 }
 
-impl Line {
-    fn is_of(&self, visit: Visit) -> bool {
+impl RowInProgress {
+    fn is_of(&self, visit: DriverRun) -> bool {
         self.pair == visit.pair && self.placement == visit.placement
     }
 
@@ -186,17 +193,17 @@ impl Line {
         !self.row.samples.is_empty() || is_first
     }
 
-    fn add(&mut self, measured: &Measured) {
+    fn add(&mut self, measured: &TaskTimes) {
         self.row.n_operations = measured.n_operations as u64;
         if measured.answered.is_some() {
             self.answered.clone_from(&measured.answered);
             return;
         }
         match (self.part, measured.created_ns) {
-            (Part::Total, _) => self.row.samples.push(measured.ns),
-            (Part::Created, Some(created_ns)) => self.row.samples.push(created_ns),
-            (Part::Created, None) => {
-                self.state = State::NotRun("its driver does not measure this part separately".into())
+            (TimedPart::Total, _) => self.row.samples.push(measured.ns),
+            (TimedPart::Created, Some(created_ns)) => self.row.samples.push(created_ns),
+            (TimedPart::Created, None) => {
+                self.state = RowState::NotRun("its driver does not measure this part separately".into())
             }
         }
         self.latencies_ns.extend(&measured.latencies_ns);
@@ -206,10 +213,10 @@ impl Line {
         };
     }
 
-    fn finish(mut self, seed: u64) -> (Row, Option<Answer>) {
+    fn finish(mut self, seed: u64) -> (ResultRow, Option<QuestionAnswer>) {
         let row = &mut self.row;
-        if let (State::Open, Some(answered)) = (&self.state, self.answered) {
-            let answer = Answer {
+        if let (RowState::Open, Some(answered)) = (&self.state, self.answered) {
+            let answer = QuestionAnswer {
                 question: row.question.clone(),
                 client: row.client.clone(),
                 server: row.server.clone(),
@@ -219,18 +226,18 @@ impl Line {
             return (self.row, Some(answer));
         }
         (row.verdict, row.why) = match self.state {
-            State::Open if row.samples.is_empty() => {
-                (Verdict::NotRun, Some("the time limit of the run was reached before this task".into()))
+            RowState::Open if row.samples.is_empty() => {
+                (RowVerdict::NotRun, Some("the time limit of the run was reached before this task".into()))
             }
-            State::Open if self.n_lost > 0 => {
-                (Verdict::Measured, Some(format!("{} repetitions exceeded the time limit", self.n_lost)))
+            RowState::Open if self.n_lost > 0 => {
+                (RowVerdict::Measured, Some(format!("{} repetitions exceeded the time limit", self.n_lost)))
             }
-            State::Open => (Verdict::Measured, row.warm_up.and_then(WarmUp::note)),
-            State::Failed(failure) => (Verdict::Failed, Some(failure.to_string())),
-            State::Capped(why) => (Verdict::Capped, Some(why)),
-            State::NotRun(why) => (Verdict::NotRun, Some(why)),
+            RowState::Open => (RowVerdict::Measured, row.warm_up.and_then(WarmUp::note)),
+            RowState::Failed(failure) => (RowVerdict::Failed, Some(failure.to_string())),
+            RowState::Capped(why) => (RowVerdict::Capped, Some(why)),
+            RowState::NotRun(why) => (RowVerdict::NotRun, Some(why)),
         };
-        if row.verdict != Verdict::Measured {
+        if row.verdict != RowVerdict::Measured {
             row.samples.clear();
             return (self.row, None);
         }
@@ -245,8 +252,8 @@ impl Line {
     }
 }
 
-fn row(scenario: &Scenario, task: &Task, pair: Pair, placement: Placement) -> Row {
-    Row {
+fn row(scenario: &Scenario, task: &LabTask, pair: ClientServerPair, placement: Placement) -> ResultRow {
+    ResultRow {
         question: scenario.question.clone(),
         title: scenario.title.clone(),
         series: placement.text().into(),
@@ -255,28 +262,28 @@ fn row(scenario: &Scenario, task: &Task, pair: Pair, placement: Placement) -> Ro
         client: pair.client.text().into(),
         server: pair.server.text().into(),
         unit: "ns".into(),
-        per: Per::Operation,
-        bytes: (task.request == Request::MoveArray).then_some(4 * task.point as u64),
-        ..Row::default()
+        per: SampleUnit::Operation,
+        bytes: (task.request == MeasuredRequest::MoveArray).then_some(4 * task.point as u64),
+        ..ResultRow::default()
     }
 }
 
 /// A driver that does not support a request reports the request itself as the failed operation. External drivers
 /// describe in their own words what they do not support; for an unexpected error they report the complete request line
 /// as the failed operation.
-fn of_failure(failure: &Failure, request: Request, client: Client) -> State {
+fn of_failure(failure: &DriverFailure, request: MeasuredRequest, client: ClientUnderTest) -> RowState {
     let name = serde_json::to_value(request).unwrap_or_default();
     match failure {
-        Failure::Operation { what, .. } if client.external().is_some() && !what.starts_with('{') => {
-            State::NotRun(failure.to_string())
+        DriverFailure::Operation { what, .. } if client.external().is_some() && !what.starts_with('{') => {
+            RowState::NotRun(failure.to_string())
         }
-        Failure::Operation { what, why } if name == what.as_str() => State::NotRun(format!("{what}: {why}")),
-        _ => State::Failed(failure.clone()),
+        DriverFailure::Operation { what, why } if name == what.as_str() => RowState::NotRun(format!("{what}: {why}")),
+        _ => RowState::Failed(failure.clone()),
     }
 }
 
 /// Adds the further answers that follow from a row; a larger point replaces a smaller one.
-fn follow(scenario: &Scenario, row: &Row, answers: &mut Vec<Answer>) {
+fn derived_answers(scenario: &Scenario, row: &ResultRow, answers: &mut Vec<QuestionAnswer>) {
     if !row.is_measured() || row.is_floor() {
         return;
     }
@@ -284,9 +291,14 @@ fn follow(scenario: &Scenario, row: &Row, answers: &mut Vec<Answer>) {
     let words = format!("{} {} at the same time, all distinct", row.point, scenario.points_are);
     let shared = scenario.distinct.as_ref().map(|question| (question, false, words));
     for (question, yes, words) in at_least.into_iter().chain(shared) {
-        let answer =
-            Answer { question: question.clone(), client: row.client.clone(), server: row.server.clone(), yes, words };
-        let same = |known: &&mut Answer| {
+        let answer = QuestionAnswer {
+            question: question.clone(),
+            client: row.client.clone(),
+            server: row.server.clone(),
+            yes,
+            words,
+        };
+        let same = |known: &&mut QuestionAnswer| {
             (&known.question, &known.client, &known.server) == (&answer.question, &answer.client, &answer.server)
         };
         match answers.iter_mut().find(same) {
@@ -306,108 +318,123 @@ mod tests {
     use super::*;
     use crate::scenario::{self, Suite};
 
-    const PAIR: Pair = Pair { client: Client::Fodo, server: ServerKind::Fodo };
-    const PLACE: (Pair, Placement) = (PAIR, Placement::TwoCores);
+    const PAIR: ClientServerPair = ClientServerPair { client: ClientUnderTest::Fodo, server: ServerKind::Fodo };
+    const PLACE: (ClientServerPair, Placement) = (PAIR, Placement::TwoCores);
 
-    fn lines() -> (Vec<Scenario>, Vec<Task>, Lines) {
+    fn lines() -> (Vec<Scenario>, Vec<LabTask>, RowsInProgress) {
         let scenarios = Scenario::all().unwrap();
         let tasks = scenario::tasks(&scenarios, Suite::Quick, usize::MAX);
-        let lines = Lines::new(&scenarios, &tasks, &[(Pair::FLOOR, PLACE.1), PLACE], &HashMap::new());
+        let lines =
+            RowsInProgress::new(&scenarios, &tasks, &[(ClientServerPair::FLOOR, PLACE.1), PLACE], &HashMap::new());
         (scenarios, tasks, lines)
     }
 
-    fn visit(pair: Pair) -> Visit {
-        Visit { pair, placement: PLACE.1, repetition: 0 }
+    fn visit(pair: ClientServerPair) -> DriverRun {
+        DriverRun { pair, placement: PLACE.1, repetition: 0 }
     }
 
-    fn task(tasks: &[Task], request: Request) -> usize {
+    fn task(tasks: &[LabTask], request: MeasuredRequest) -> usize {
         tasks.iter().position(|task| task.request == request).unwrap()
     }
 
-    fn finish(scenarios: &[Scenario], lines: Lines) -> ResultFile {
+    fn finish(scenarios: &[Scenario], lines: RowsInProgress) -> ResultFile {
         let mut result = ResultFile::new("quick", "");
         lines.finish(scenarios, 1, &mut result);
         result
     }
 
-    fn measured(ns: f64) -> Outcome {
-        Outcome::Measured(Measured { ns, created_ns: Some(ns / 2.0), n_operations: 1, ..Measured::default() })
+    fn measured(ns: f64) -> TaskOutcome {
+        TaskOutcome::Measured(TaskTimes { ns, created_ns: Some(ns / 2.0), n_operations: 1, ..TaskTimes::default() })
     }
 
     #[test]
     fn a_number_stands_beside_its_floor_and_one_task_gives_each_question_its_part() {
         let (scenarios, tasks, mut lines) = lines();
-        lines.record(visit(Pair::FLOOR), task(&tasks, Request::GetScalars), &tasks, &measured(10.0));
-        lines.record(visit(PAIR), task(&tasks, Request::GetScalars), &tasks, &measured(25.0));
-        lines.record(visit(PAIR), task(&tasks, Request::ConnectAtOnce), &tasks, &measured(100.0));
-        lines.record(visit(Pair::FLOOR), task(&tasks, Request::ConnectAtOnce), &tasks, &measured(50.0));
+        lines.record(
+            visit(ClientServerPair::FLOOR),
+            task(&tasks, MeasuredRequest::GetScalars),
+            &tasks,
+            &measured(10.0),
+        );
+        lines.record(visit(PAIR), task(&tasks, MeasuredRequest::GetScalars), &tasks, &measured(25.0));
+        lines.record(visit(PAIR), task(&tasks, MeasuredRequest::ConnectAtOnce), &tasks, &measured(100.0));
+        lines.record(
+            visit(ClientServerPair::FLOOR),
+            task(&tasks, MeasuredRequest::ConnectAtOnce),
+            &tasks,
+            &measured(50.0),
+        );
 
         let result = finish(&scenarios, lines);
 
         let of = |question: &str| {
             result.rows.iter().find(|row| row.question == question && row.client == "fodo" && row.is_measured())
         };
-        assert_eq!(of("Q17").and_then(Row::to_floor), Some(2.5));
-        assert_eq!((of("Q15").and_then(Row::to_floor), of("Q16").and_then(Row::to_floor)), (None, Some(2.0)));
+        assert_eq!(of("Q17").and_then(ResultRow::to_floor), Some(2.5));
+        assert_eq!(
+            (of("Q15").and_then(ResultRow::to_floor), of("Q16").and_then(ResultRow::to_floor)),
+            (None, Some(2.0))
+        );
         assert_eq!((of("Q15").unwrap().median, of("Q16").unwrap().median), (Some(50.0), Some(100.0)));
     }
 
     #[test]
     fn a_point_that_took_too_long_twice_spares_the_larger_ones_and_leaves_other_questions_alone() {
         let (scenarios, tasks, mut lines) = lines();
-        let silent = Outcome::Failed(Failure::Silent { who: "x".into(), after_s: 1.0 });
-        let first = task(&tasks, Request::CreateContexts);
-        let again = Visit { repetition: 1, ..visit(PAIR) };
+        let silent = TaskOutcome::Failed(DriverFailure::Silent { who: "x".into(), after_s: 1.0 });
+        let first = task(&tasks, MeasuredRequest::CreateContexts);
+        let again = DriverRun { repetition: 1, ..visit(PAIR) };
 
         lines.record(visit(PAIR), first, &tasks, &silent);
-        let hopes: Vec<[bool; 2]> =
-            (0..tasks.len()).map(|index| [lines.has_hope(visit(PAIR), index), lines.has_hope(again, index)]).collect();
+        let hopes: Vec<[bool; 2]> = (0..tasks.len())
+            .map(|index| [lines.is_worth_measuring(visit(PAIR), index), lines.is_worth_measuring(again, index)])
+            .collect();
         lines.record(again, first, &tasks, &silent);
 
         for (task, hopes) in tasks.iter().zip(hopes) {
-            assert_eq!(hopes, [task.request != Request::CreateContexts, true], "{task:?}");
+            assert_eq!(hopes, [task.request != MeasuredRequest::CreateContexts, true], "{task:?}");
         }
         let result = finish(&scenarios, lines);
         let mut of_contexts = result.rows.iter().filter(|row| row.question == "Q4" && row.client == "fodo");
-        assert!(of_contexts.all(|row| row.verdict == Verdict::Capped));
+        assert!(of_contexts.all(|row| row.verdict == RowVerdict::Capped));
     }
 
     #[test]
     fn what_was_measured_is_kept_when_a_later_repetition_takes_too_long() {
         let (scenarios, tasks, mut lines) = lines();
-        let get = task(&tasks, Request::GetScalars);
+        let get = task(&tasks, MeasuredRequest::GetScalars);
         lines.record(visit(PAIR), get, &tasks, &measured(5.0));
-        let silent = Outcome::Failed(Failure::Silent { who: "x".into(), after_s: 1.0 });
+        let silent = TaskOutcome::Failed(DriverFailure::Silent { who: "x".into(), after_s: 1.0 });
         lines.record(visit(PAIR), get, &tasks, &silent);
 
         let result = finish(&scenarios, lines);
 
         let row = result.rows.iter().find(|row| row.question == "Q17" && row.client == "fodo").unwrap();
-        assert_eq!((row.verdict, row.samples.as_slice()), (Verdict::Measured, [5.0].as_slice()));
+        assert_eq!((row.verdict, row.samples.as_slice()), (RowVerdict::Measured, [5.0].as_slice()));
         assert!(row.why.as_ref().is_some_and(|why| why.starts_with("1 repetitions")), "{row:?}");
     }
 
     #[test]
     fn a_failed_row_has_no_number_even_when_there_were_some_and_one_that_cannot_is_not_failed() {
         let (scenarios, tasks, mut lines) = lines();
-        let (get, context) = (task(&tasks, Request::GetScalars), task(&tasks, Request::ContextClose));
+        let (get, context) = (task(&tasks, MeasuredRequest::GetScalars), task(&tasks, MeasuredRequest::ContextClose));
         lines.record(visit(PAIR), get, &tasks, &measured(5.0));
-        let wrong = Failure::WrongCount { n: 9, expected: 10 };
-        lines.record(visit(PAIR), get, &tasks, &Outcome::Failed(wrong));
-        lines.record(visit(PAIR), context, &tasks, &Outcome::Failed(Failure::cannot("context_close")));
+        let wrong = DriverFailure::WrongCount { n: 9, expected: 10 };
+        lines.record(visit(PAIR), get, &tasks, &TaskOutcome::Failed(wrong));
+        lines.record(visit(PAIR), context, &tasks, &TaskOutcome::Failed(DriverFailure::cannot("context_close")));
 
         let result = finish(&scenarios, lines);
 
         let of = |question: &str| result.rows.iter().find(|row| row.question == question && row.client == "fodo");
         let (failed, cannot) = (of("Q17").unwrap(), of("Q1").unwrap());
-        assert_eq!((failed.verdict, failed.samples.len()), (Verdict::Failed, 0));
-        assert_eq!(cannot.verdict, Verdict::NotRun);
+        assert_eq!((failed.verdict, failed.samples.len()), (RowVerdict::Failed, 0));
+        assert_eq!(cannot.verdict, RowVerdict::NotRun);
     }
 
     #[test]
     fn how_many_there_can_be_is_answered_by_the_largest_point() {
         let (scenarios, tasks, mut lines) = lines();
-        for (index, _) in tasks.iter().enumerate().filter(|(_, task)| task.request == Request::CreateContexts) {
+        for (index, _) in tasks.iter().enumerate().filter(|(_, task)| task.request == MeasuredRequest::CreateContexts) {
             lines.record(visit(PAIR), index, &tasks, &measured(5.0));
         }
 

@@ -40,7 +40,7 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine, now.
-    pub fn look() -> Machine {
+    pub fn describe() -> Machine {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Machine {
             date: rfc3339(since_1970.as_secs()),

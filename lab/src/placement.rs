@@ -28,13 +28,13 @@ impl Placement {
     pub const APART: [Placement; 2] = [Placement::TwoHosts, Placement::TwoHostsDelayed];
 
     /// The connection between client and server.
-    pub fn link(self) -> Link {
+    pub fn link(self) -> HostLink {
         match self {
             Placement::OneCore | Placement::TwoCores | Placement::ClientNotPinned | Placement::Unpinned => {
-                Link::Loopback
+                HostLink::Loopback
             }
-            Placement::TwoHosts => Link::Cards,
-            Placement::TwoHostsDelayed => Link::Delayed,
+            Placement::TwoHosts => HostLink::Cards,
+            Placement::TwoHostsDelayed => HostLink::Delayed,
         }
     }
 
@@ -53,7 +53,7 @@ impl Placement {
 
 /// The connection between a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Link {
+pub enum HostLink {
     /// Loopback: both are on the laboratory's host.
     Loopback,
     /// Two network cards.
@@ -64,7 +64,7 @@ pub enum Link {
 
 /// The CPUs a run uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Seats {
+pub struct CpuChoice {
     /// CPU of every server, and of the client when they share a core.
     pub server_cpu: Option<usize>,
     /// CPU of the client otherwise; `None` if there is only one CPU.
@@ -73,9 +73,9 @@ pub struct Seats {
     pub are_siblings: bool,
 }
 
-impl Seats {
+impl CpuChoice {
     /// Chooses from the CPUs that this process may use.
-    pub fn find() -> Seats {
+    pub fn find() -> CpuChoice {
         choose(&allowed_cpus(), siblings_of)
     }
 
@@ -107,13 +107,13 @@ impl Seats {
     }
 }
 
-fn choose(allowed: &[usize], siblings_of: impl Fn(usize) -> Vec<usize>) -> Seats {
+fn choose(allowed: &[usize], siblings_of: impl Fn(usize) -> Vec<usize>) -> CpuChoice {
     let Some((&first, rest)) = allowed.split_first() else {
-        return Seats { server_cpu: None, other_cpu: None, are_siblings: false };
+        return CpuChoice { server_cpu: None, other_cpu: None, are_siblings: false };
     };
     let siblings = siblings_of(first);
     let apart = rest.iter().find(|cpu| !siblings.contains(cpu));
-    Seats {
+    CpuChoice {
         server_cpu: Some(first),
         other_cpu: apart.or(rest.first()).copied(),
         are_siblings: apart.is_none() && !rest.is_empty(),
@@ -177,14 +177,14 @@ mod tests {
     fn the_second_seat_is_on_another_core_when_there_is_one() {
         let seats = choose(&[0, 1, 2, 3], |cpu| if cpu < 2 { vec![0, 1] } else { vec![2, 3] });
 
-        assert_eq!(seats, Seats { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
+        assert_eq!(seats, CpuChoice { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
     }
 
     #[test]
     fn a_sibling_is_better_than_no_second_seat_and_is_told() {
         let seats = choose(&[4, 5], |_| vec![4, 5]);
 
-        assert_eq!(seats, Seats { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
+        assert_eq!(seats, CpuChoice { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use crate::driver::Failure;
+use crate::driver::DriverFailure;
 use crate::limit::{EXIT_MAX, OUTPUT_LINES_KEPT};
 
 /// The ports of one server and its clients, chosen so that they do not reach other programs on this host.
@@ -100,7 +100,7 @@ pub fn command(launch: &Launch) -> std::io::Result<Command> {
 
 /// A running process; it ends when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     who: String,
     child: Child,
     stdin: Option<ChildStdin>,
@@ -108,10 +108,11 @@ pub struct Process {
     last: VecDeque<String>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts the process. Its standard input stays open until the handle is dropped.
-    pub fn start(launch: &Launch) -> Result<Process, Failure> {
-        let unavailable = |why: std::io::Error| Failure::Unavailable { who: launch.who.clone(), why: why.to_string() };
+    pub fn start(launch: &Launch) -> Result<ChildProcess, DriverFailure> {
+        let unavailable =
+            |why: std::io::Error| DriverFailure::Unavailable { who: launch.who.clone(), why: why.to_string() };
         let mut command = command(launch).map_err(unavailable)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(unavailable)?;
@@ -123,7 +124,7 @@ impl Process {
             forward_lines(stderr, sender);
         }
         let stdin = child.stdin.take();
-        Ok(Process { who: launch.who.clone(), child, stdin, output, last: VecDeque::new() })
+        Ok(ChildProcess { who: launch.who.clone(), child, stdin, output, last: VecDeque::new() })
     }
 
     /// Its process id, while it runs; the launcher has become the program.
@@ -138,7 +139,7 @@ impl Process {
     }
 
     /// Writes one line to its standard input.
-    pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
+    pub fn write_line(&mut self, line: &str) -> Result<(), DriverFailure> {
         let written = match &mut self.stdin {
             Some(stdin) => writeln!(stdin, "{line}").and_then(|()| stdin.flush()),
             None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe)),
@@ -150,7 +151,7 @@ impl Process {
     }
 
     /// Waits for an output line that `accept` converts; other lines are kept to explain an exit.
-    pub fn wait_for<T>(&mut self, timeout: Duration, accept: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
+    pub fn wait_for<T>(&mut self, timeout: Duration, accept: impl Fn(&str) -> Option<T>) -> Result<T, DriverFailure> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -159,7 +160,7 @@ impl Process {
                     None => self.keep(line),
                 },
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(Failure::Silent { who: self.who.clone(), after_s: timeout.as_secs_f64() });
+                    return Err(DriverFailure::Silent { who: self.who.clone(), after_s: timeout.as_secs_f64() });
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             }
@@ -176,17 +177,17 @@ impl Process {
         self.last.push_back(line);
     }
 
-    fn ended(&mut self) -> Failure {
+    fn ended(&mut self) -> DriverFailure {
         while let Ok(line) = self.output.recv_timeout(EXIT_MAX) {
             self.keep(line);
         }
         let status = wait_a_moment(&mut self.child).unwrap_or_else(|| "it closed its output".into());
         let said = self.last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
-        Failure::Ended { who: self.who.clone(), status, said }
+        DriverFailure::Ended { who: self.who.clone(), status, said }
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.stdin = None;
         // An error means that it has already ended.

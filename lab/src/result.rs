@@ -45,19 +45,19 @@ pub struct ResultFile {
     pub settings: Map<String, Value>,
     /// Every client and server that was measured or is missing.
     #[serde(default)]
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerInfo>,
     /// The rows.
     #[serde(default)]
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
     /// Answers to yes-or-no questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub answers: Vec<QuestionAnswer>,
 }
 
 /// A client or a server under test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Peer {
-    /// The name in [`Row::client`] and [`Row::server`].
+pub struct PeerInfo {
+    /// The name in [`ResultRow::client`] and [`ResultRow::server`].
     pub name: String,
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct Peer {
 
 /// One result: one question, at one point, by one client with one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ResultRow {
     /// `Q1` to `Q31` of the studies, or `L1` and so on for a load.
     pub question: String,
     /// The question, in one line.
@@ -94,7 +94,7 @@ pub struct Row {
     pub unit: String,
     /// What one sample measures.
     #[serde(default)]
-    pub per: Per,
+    pub per: SampleUnit,
     /// One value per repetition, in the order of measurement.
     #[serde(default)]
     pub samples: Vec<f64>,
@@ -130,7 +130,7 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
     /// The outcome.
-    pub verdict: Verdict,
+    pub verdict: RowVerdict,
     /// Why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -149,7 +149,7 @@ pub struct Row {
 /// What one sample measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Per {
+pub enum SampleUnit {
     /// The time of one operation.
     #[default]
     Operation,
@@ -160,7 +160,7 @@ pub enum Per {
 /// The outcome of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RowVerdict {
     /// Measured, and every check passed.
     Measured,
     /// A check failed, so there is no result.
@@ -172,14 +172,14 @@ pub enum Verdict {
     Capped,
 }
 
-impl Verdict {
+impl RowVerdict {
     /// Text for a cell of a table.
     pub fn text(self) -> &'static str {
         match self {
-            Verdict::Measured => "measured",
-            Verdict::Failed => "failed",
-            Verdict::NotRun => "not run",
-            Verdict::Capped => "capped",
+            RowVerdict::Measured => "measured",
+            RowVerdict::Failed => "failed",
+            RowVerdict::NotRun => "not run",
+            RowVerdict::Capped => "capped",
         }
     }
 }
@@ -245,7 +245,7 @@ pub struct Resources {
 
 /// The answer to a yes-or-no question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct QuestionAnswer {
     /// `Q1` and so on.
     pub question: String,
     /// The client.
@@ -263,11 +263,11 @@ pub struct Answer {
 impl ResultFile {
     /// The answers sorted by question. If a client's answer is the same with several servers, it is listed once with
     /// the servers' names joined.
-    pub fn answers_by_question(&self) -> Vec<Answer> {
-        let mut joined: Vec<Answer> = Vec::new();
+    pub fn answers_by_question(&self) -> Vec<QuestionAnswer> {
+        let mut joined: Vec<QuestionAnswer> = Vec::new();
         for answer in &self.answers {
-            let is_same = |other: &&mut Answer| {
-                let key = |answer: &Answer| {
+            let is_same = |other: &&mut QuestionAnswer| {
+                let key = |answer: &QuestionAnswer| {
                     (answer.question.clone(), answer.client.clone(), answer.yes, answer.words.clone())
                 };
                 key(other) == key(answer)
@@ -293,7 +293,7 @@ fn nanoseconds() -> String {
 /// Identifies a row across files: question, series, variant, point, client, server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// As in [`Row`], and so are the rest.
+    /// As in [`ResultRow`], and so are the rest.
     pub question: String,
     /// Placement.
     pub series: String,
@@ -315,7 +315,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl Row {
+impl ResultRow {
     /// See [`Key`].
     pub fn key(&self) -> Key {
         Key {
@@ -330,7 +330,7 @@ impl Row {
 
     /// Whether the row has a result.
     pub fn is_measured(&self) -> bool {
-        self.verdict == Verdict::Measured && !self.samples.is_empty()
+        self.verdict == RowVerdict::Measured && !self.samples.is_empty()
     }
 
     /// Whether it is a raw socket.
@@ -351,8 +351,8 @@ impl Row {
     /// Factor from a sample to nanoseconds per operation.
     pub fn per_operation(&self) -> f64 {
         match self.per {
-            Per::Operation => 1.0,
-            Per::Total => 1.0 / self.n_operations.max(1) as f64,
+            SampleUnit::Operation => 1.0,
+            SampleUnit::Total => 1.0 / self.n_operations.max(1) as f64,
         }
     }
 
@@ -365,8 +365,8 @@ impl Row {
     pub fn total_ns(&self) -> Option<f64> {
         let median = self.median.filter(|_| self.is_measured() && self.unit == "ns")?;
         Some(match self.per {
-            Per::Total => median,
-            Per::Operation => median * self.n_operations.max(1) as f64,
+            SampleUnit::Total => median,
+            SampleUnit::Operation => median * self.n_operations.max(1) as f64,
         })
     }
 
@@ -400,7 +400,7 @@ impl Row {
 
 /// Why a file is not a valid result.
 #[derive(Debug)]
-pub enum Unreadable {
+pub enum ResultFileError {
     /// The file cannot be read.
     Io(std::io::Error),
     /// The JSON does not match the schema.
@@ -411,18 +411,22 @@ pub enum Unreadable {
     Row(Box<Key>),
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ResultFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::Io(why) => write!(f, "{why}"),
-            Unreadable::Json(why) => write!(f, "not a result of `fodo lab run`: {why}"),
-            Unreadable::Schema(found) => write!(f, "unsupported schema {found:?}, expected {SCHEMA:?}: measure again"),
-            Unreadable::Row(key) => write!(f, "the row {key} is marked as measured but has no samples or invalid ones"),
+            ResultFileError::Io(why) => write!(f, "{why}"),
+            ResultFileError::Json(why) => write!(f, "not a result of `fodo lab run`: {why}"),
+            ResultFileError::Schema(found) => {
+                write!(f, "unsupported schema {found:?}, expected {SCHEMA:?}: measure again")
+            }
+            ResultFileError::Row(key) => {
+                write!(f, "the row {key} is marked as measured but has no samples or invalid ones")
+            }
         }
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ResultFileError {}
 
 impl ResultFile {
     /// A result without rows.
@@ -441,17 +445,17 @@ impl ResultFile {
     }
 
     /// Parses and checks JSON text: the schema first, so that an old file is reported as old, not as broken.
-    pub fn parse(text: &str) -> Result<ResultFile, Unreadable> {
-        let value: Value = serde_json::from_str(text).map_err(Unreadable::Json)?;
+    pub fn parse(text: &str) -> Result<ResultFile, ResultFileError> {
+        let value: Value = serde_json::from_str(text).map_err(ResultFileError::Json)?;
         let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
         if schema != SCHEMA && schema != SCHEMA_COLD {
-            return Err(Unreadable::Schema(schema.into()));
+            return Err(ResultFileError::Schema(schema.into()));
         }
-        let mut result: ResultFile = serde_json::from_value(value).map_err(Unreadable::Json)?;
+        let mut result: ResultFile = serde_json::from_value(value).map_err(ResultFileError::Json)?;
         for row in &mut result.rows {
             let is_sound = !row.samples.is_empty() && row.samples.iter().all(|ns| ns.is_finite() && *ns >= 0.0);
-            if row.verdict == Verdict::Measured && !is_sound {
-                return Err(Unreadable::Row(Box::new(row.key())));
+            if row.verdict == RowVerdict::Measured && !is_sound {
+                return Err(ResultFileError::Row(Box::new(row.key())));
             }
             if row.median.is_none() {
                 row.summarize(0);
@@ -461,8 +465,8 @@ impl ResultFile {
     }
 
     /// Reads a file, see [`ResultFile::parse`].
-    pub fn read(path: &Path) -> Result<ResultFile, Unreadable> {
-        ResultFile::parse(&std::fs::read_to_string(path).map_err(Unreadable::Io)?)
+    pub fn read(path: &Path) -> Result<ResultFile, ResultFileError> {
+        ResultFile::parse(&std::fs::read_to_string(path).map_err(ResultFileError::Io)?)
     }
 
     /// JSON text, one line per field, with a line feed at the end.
@@ -479,7 +483,7 @@ impl ResultFile {
     }
 
     /// The row with that key.
-    pub fn row(&self, key: &Key) -> Option<&Row> {
+    pub fn row(&self, key: &Key) -> Option<&ResultRow> {
         self.rows.iter().find(|row| row.key() == *key)
     }
 }
@@ -488,8 +492,8 @@ impl ResultFile {
 mod tests {
     use super::*;
 
-    fn row() -> Row {
-        let mut row = Row {
+    fn row() -> ResultRow {
+        let mut row = ResultRow {
             question: "Q18".into(),
             series: "two cores".into(),
             variant: "distinct".into(),
@@ -501,10 +505,10 @@ mod tests {
             n_operations: 1000,
             floor: Some(500.15),
             percentiles: vec![(50.0, 990.0), (99.99, 5000.0)],
-            verdict: Verdict::Measured,
+            verdict: RowVerdict::Measured,
             ledger: Some(Ledger { produced: 7, unexplained: -1, ..Ledger::default() }),
             resources: vec![Resources { role: "server".into(), rss_bytes: Some(1 << 20), ..Resources::default() }],
-            ..Row::default()
+            ..ResultRow::default()
         };
         row.summarize(1);
         row
@@ -513,9 +517,15 @@ mod tests {
     fn file() -> ResultFile {
         let mut file = ResultFile::new("quick", "2024-02-29T12:00:00Z");
         file.machine.insert("n_cpus".into(), 2.into());
-        file.peers.push(Peer { name: "aioca".into(), missing: Some("no Python".into()), ..Peer::default() });
-        file.rows = vec![row(), Row { verdict: Verdict::Capped, why: Some("60 s".into()), ..Row::default() }];
-        file.answers.push(Answer { question: "Q1".into(), client: "fodo".into(), yes: true, ..Answer::default() });
+        file.peers.push(PeerInfo { name: "aioca".into(), missing: Some("no Python".into()), ..PeerInfo::default() });
+        file.rows =
+            vec![row(), ResultRow { verdict: RowVerdict::Capped, why: Some("60 s".into()), ..ResultRow::default() }];
+        file.answers.push(QuestionAnswer {
+            question: "Q1".into(),
+            client: "fodo".into(),
+            yes: true,
+            ..QuestionAnswer::default()
+        });
         file
     }
 
@@ -549,7 +559,7 @@ mod tests {
         let file = ResultFile::parse(text).unwrap();
 
         let row = &file.rows[0];
-        assert_eq!((row.variant.as_str(), row.unit.as_str(), row.per), ("none", "ns", Per::Operation));
+        assert_eq!((row.variant.as_str(), row.unit.as_str(), row.per), ("none", "ns", SampleUnit::Operation));
         assert_eq!((row.median, row.total_ns()), (Some(2.0), Some(20.0)));
     }
 
@@ -567,14 +577,14 @@ mod tests {
 
         let refused = ResultFile::parse(&file.text().unwrap()).unwrap_err();
 
-        assert!(matches!(refused, Unreadable::Row(_)), "{refused}");
+        assert!(matches!(refused, ResultFileError::Row(_)), "{refused}");
         assert!(refused.to_string().contains("Q18 n=1000, fodo with soft-ioc, two cores, distinct"), "{refused}");
     }
 
     #[test]
     fn a_total_and_its_share_of_one_operation_are_told_apart() {
         let per_operation = row();
-        let mut total = Row { per: Per::Total, samples: vec![1e6, 1.1e6, 1.2e6], ..row() };
+        let mut total = ResultRow { per: SampleUnit::Total, samples: vec![1e6, 1.1e6, 1.2e6], ..row() };
         total.summarize(1);
 
         assert_eq!((per_operation.median_per_operation(), per_operation.total_ns()), (Some(1000.3), Some(1_000_300.0)));
@@ -583,7 +593,7 @@ mod tests {
 
     #[test]
     fn forty_megabytes_in_forty_milliseconds_are_a_thousand_per_second() {
-        let arrays = Row { bytes: Some(40_000_000), samples: vec![40e6], median: Some(40e6), ..row() };
+        let arrays = ResultRow { bytes: Some(40_000_000), samples: vec![40e6], median: Some(40e6), ..row() };
 
         assert_eq!(arrays.megabytes_per_s(), Some(1000.0));
         assert_eq!(row().to_floor(), Some(2.0));

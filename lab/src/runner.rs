@@ -8,50 +8,54 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::driver::{Client, Conversation, Failure, Hello};
-use crate::hosts::Hosts;
-use crate::journal::{Journal, Outcome};
+use crate::driver::{ClientUnderTest, DriverFailure, DriverProcess, Hello};
+use crate::hosts::TwoHosts;
+use crate::journal::{Journal, TaskOutcome};
 use crate::limit::{
     CAPROTO_POINT_MAX, FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, PYTHON_POINT_MAX, QUICK_MAX,
     QUICK_QUESTIONS_MAX, WARM_UP, WARM_UP_QUICK,
 };
-use crate::lines::Lines;
-use crate::load::suite::{Load, Manner};
+use crate::lines::RowsInProgress;
+use crate::load::suite::{Load, RunConditions};
 use crate::machine::Machine;
 use crate::peers::Peers;
-use crate::placement::{Link, Placement, Seats};
-use crate::result::{Peer, ResultFile, Row};
-use crate::scenario::{self, Interview, Request, Scenario, Suite, Task};
-use crate::server::{DatabaseFile, Server, ServerKind};
+use crate::placement::{CpuChoice, HostLink, Placement};
+use crate::result::{PeerInfo, ResultFile, ResultRow};
+use crate::scenario::{self, DriverTaskRunner, LabTask, MeasuredRequest, Scenario, Suite};
+use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
 use crate::statistics::Random;
 
 /// A client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pair {
+pub struct ClientServerPair {
     /// The client.
-    pub client: Client,
+    pub client: ClientUnderTest,
     /// The server.
     pub server: ServerKind,
 }
 
-impl Pair {
+impl ClientServerPair {
     /// The floor, to which every ratio refers.
-    pub const FLOOR: Pair = Pair { client: Client::Raw, server: ServerKind::Raw };
+    pub const FLOOR: ClientServerPair = ClientServerPair { client: ClientUnderTest::Raw, server: ServerKind::Raw };
 
     /// Fodo at both ends, where neither end sleeps while the other replies.
-    const SPINNING: Pair = Pair { client: Client::FodoSpin, server: ServerKind::FodoSpin };
+    const SPINNING: ClientServerPair =
+        ClientServerPair { client: ClientUnderTest::FodoSpin, server: ServerKind::FodoSpin };
 
     /// The pairs that a run measures, in the order of its tables.
-    fn wanted(settings: &Settings) -> Vec<Pair> {
-        let mut pairs = vec![Pair::FLOOR, Pair { client: Client::RawReused, server: ServerKind::Raw }];
+    fn wanted(settings: &RunSettings) -> Vec<ClientServerPair> {
+        let mut pairs = vec![
+            ClientServerPair::FLOOR,
+            ClientServerPair { client: ClientUnderTest::RawReused, server: ServerKind::Raw },
+        ];
         for &client in &settings.clients {
-            pairs.extend(settings.servers.iter().map(|&server| Pair { client, server }));
-            if client == Client::Fodo && settings.servers.contains(&ServerKind::Fodo) {
-                pairs.push(Pair::SPINNING);
+            pairs.extend(settings.servers.iter().map(|&server| ClientServerPair { client, server }));
+            if client == ClientUnderTest::Fodo && settings.servers.contains(&ServerKind::Fodo) {
+                pairs.push(ClientServerPair::SPINNING);
             }
-            if client == Client::Fodo {
+            if client == ClientUnderTest::Fodo {
                 let own = settings.servers.iter().filter(|&&server| server != ServerKind::Caproto);
-                pairs.extend(own.map(|&server| Pair { client: Client::FodoInto, server }));
+                pairs.extend(own.map(|&server| ClientServerPair { client: ClientUnderTest::FodoInto, server }));
             }
         }
         pairs
@@ -60,25 +64,33 @@ impl Pair {
     /// Whether the pair measures this task. A raw socket measures nothing without bytes to move, and no commands.
     /// Reused memory makes no difference for small answers. External drivers do not measure the requests that compare
     /// Fodo and libca only.
-    pub fn answers(self, task: &Task) -> bool {
+    pub fn answers(self, task: &LabTask) -> bool {
         match self.client {
-            Client::Raw => !matches!(
+            ClientUnderTest::Raw => !matches!(
                 task.request,
-                Request::ContextClose | Request::CreateContexts | Request::CreateChannels | Request::Commands
+                MeasuredRequest::ContextClose
+                    | MeasuredRequest::CreateContexts
+                    | MeasuredRequest::CreateChannels
+                    | MeasuredRequest::Commands
             ),
-            Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
-            Client::FodoSpin => task.request == Request::GetScalars && !task.is_cold,
+            ClientUnderTest::RawReused | ClientUnderTest::FodoInto => task.request == MeasuredRequest::MoveArray,
+            ClientUnderTest::FodoSpin => task.request == MeasuredRequest::GetScalars && !task.is_cold,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             // A peer starts threads for each context and each client: tens of thousands.
-            _ if task.request == Request::ContextsAtWork => {
-                self.client == Client::Fodo && self.server == ServerKind::Fodo
+            _ if task.request == MeasuredRequest::ContextsAtWork => {
+                self.client == ClientUnderTest::Fodo && self.server == ServerKind::Fodo
             }
-            client if client.is_python() && task.request != Request::MoveArray && task.point > PYTHON_POINT_MAX => {
+            client
+                if client.is_python()
+                    && task.request != MeasuredRequest::MoveArray
+                    && task.point > PYTHON_POINT_MAX =>
+            {
                 false
             }
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 let is_asked = task.is_for_external && !task.without.contains(&client);
-                is_asked && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
+                is_asked
+                    && !matches!(task.request, MeasuredRequest::PutUnconfirmedAtOnce | MeasuredRequest::GetInFlight)
             }
             _ => true,
         }
@@ -89,7 +101,7 @@ impl Pair {
     /// server is measured on two cores.
     fn is_measured(self, placement: Placement) -> bool {
         let is_external = self.client.external().is_some();
-        if self == Pair::SPINNING {
+        if self == ClientServerPair::SPINNING {
             // On one core the polling end would keep the other from replying.
             return placement == Placement::TwoCores;
         }
@@ -108,7 +120,7 @@ impl Pair {
 
 /// The settings of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub struct RunSettings {
     /// The suite.
     pub suite: Suite,
     /// Number of repetitions.
@@ -118,7 +130,7 @@ pub struct Settings {
     /// Elements of the largest array.
     pub elements_max: usize,
     /// The clients to compare; the floor is always measured.
-    pub clients: Vec<Client>,
+    pub clients: Vec<ClientUnderTest>,
     /// The servers to compare.
     pub servers: Vec<ServerKind>,
     /// The questions to measure; all if empty.
@@ -129,7 +141,7 @@ pub struct Settings {
 
 /// The journal of a run.
 #[derive(Clone, Debug)]
-pub struct Keeping {
+pub struct JournalOptions {
     /// The path of the journal.
     pub path: PathBuf,
     /// Whether the run continues from it.
@@ -138,31 +150,31 @@ pub struct Keeping {
 
 /// One run of a driver process, which receives every request once.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit {
+pub struct DriverRun {
     /// The client and the server.
-    pub pair: Pair,
+    pub pair: ClientServerPair,
     /// The placement.
     pub placement: Placement,
     /// Number of previous repetitions.
     pub repetition: usize,
 }
 
-impl Visit {
+impl DriverRun {
     /// Whether `other` has the same client, server and placement.
-    fn is_beside(self, other: Visit) -> bool {
+    fn is_beside(self, other: DriverRun) -> bool {
         (self.pair, self.placement) == (other.pair, other.placement)
     }
 }
 
 /// The servers of a run, by kind and by link to their clients.
-type Servers = HashMap<(ServerKind, Link), Server>;
+type Servers = HashMap<(ServerKind, HostLink), ServerUnderTest>;
 
 /// The constant state of a run.
-struct Bench<'a> {
-    settings: &'a Settings,
+struct RunContext<'a> {
+    settings: &'a RunSettings,
     peers: &'a Peers,
-    seats: Seats,
-    tasks: Vec<Task>,
+    seats: CpuChoice,
+    tasks: Vec<LabTask>,
     servers: Servers,
     /// Time after which no further question starts.
     questions_until: Instant,
@@ -171,26 +183,26 @@ struct Bench<'a> {
 }
 
 /// Runs all questions and loads. Rows fail individually; only an error that affects all rows fails the run.
-pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std::io::Result<ResultFile> {
+pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOptions>) -> std::io::Result<ResultFile> {
     let start = Instant::now();
-    let machine = Machine::look();
-    let seats = Seats::find();
+    let machine = Machine::describe();
+    let seats = CpuChoice::find();
     let mut scenarios = Scenario::all().map_err(std::io::Error::other)?;
     scenarios.retain(|scenario| settings.questions.is_empty() || settings.questions.contains(&scenario.question));
     let tasks = scenario::tasks(&scenarios, settings.suite, settings.elements_max);
     let mut loads = Load::all().map_err(std::io::Error::other)?;
     let is_asked = |load: &Load| settings.questions.is_empty() || settings.questions.contains(&load.question);
-    loads.retain(|load| load.is_of(settings.suite) && is_asked(load));
+    loads.retain(|load| load.belongs_to(settings.suite) && is_asked(load));
     let header = header(settings, &machine, peers)?;
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
-    let pairs = Pair::wanted(settings);
+    let pairs = ClientServerPair::wanted(settings);
     let missing = missing(&pairs, peers);
-    let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats), &missing);
+    let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &seats), &missing);
     let (questions_max, most) = match settings.suite {
         Suite::Quick => (QUICK_QUESTIONS_MAX, QUICK_MAX),
         Suite::Full | Suite::Ioc => (FULL_QUESTIONS_MAX, FULL_MAX),
     };
-    let hosts = lines.want_hosts().then(Hosts::make);
+    let hosts = lines.want_hosts().then(TwoHosts::make);
     if let Some(Err(why)) = &hosts {
         lines.skip_hosts(why);
     }
@@ -198,12 +210,12 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let links = links(&tasks, joined);
     let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, &links, peers, &mut lines)?;
     let (questions_until, deadline) = (start + questions_max, start + most);
-    let bench = Bench { settings, peers, seats, tasks, servers, questions_until, deadline };
+    let bench = RunContext { settings, peers, seats, tasks, servers, questions_until, deadline };
     let visits = visits(&pairs, &bench.seats, settings);
     let n_of_loads: usize = loads.iter().map(|load| load.n_repetitions(&settings.clients)).sum();
     let progress = progress(visits.len() + n_of_loads);
-    let mut hellos: HashMap<Client, Hello> = HashMap::new();
-    let mut interview: Option<(Visit, Interview)> = None;
+    let mut hellos: HashMap<ClientUnderTest, Hello> = HashMap::new();
+    let mut interview: Option<(DriverRun, DriverTaskRunner)> = None;
     for client in &settings.clients {
         let hello = journal.as_ref().and_then(|journal| journal.hello(client.text())).cloned();
         hellos.extend(hello.map(|hello| (*client, hello)));
@@ -231,7 +243,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
 }
 
 /// The header of a journal: only a run with the same arguments, build and peers may continue it.
-fn header(settings: &Settings, machine: &Machine, peers: &Peers) -> std::io::Result<String> {
+fn header(settings: &RunSettings, machine: &Machine, peers: &Peers) -> std::io::Result<String> {
     let mut header = map(settings)?;
     let built = std::env::current_exe().and_then(|this| this.metadata()?.modified());
     let built = built.ok().and_then(|at| Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs()));
@@ -248,8 +260,8 @@ fn map(serialized: &impl Serialize) -> std::io::Result<Map<String, Value>> {
     }
 }
 
-fn missing(pairs: &[Pair], peers: &Peers) -> HashMap<Pair, String> {
-    let mut of_clients: HashMap<Client, Option<String>> = HashMap::new();
+fn missing(pairs: &[ClientServerPair], peers: &Peers) -> HashMap<ClientServerPair, String> {
+    let mut of_clients: HashMap<ClientUnderTest, Option<String>> = HashMap::new();
     let mut missing = HashMap::new();
     for &pair in pairs {
         let of_client = of_clients.entry(pair.client).or_insert_with(|| pair.client.missing(peers)).clone();
@@ -261,17 +273,17 @@ fn missing(pairs: &[Pair], peers: &Peers) -> HashMap<Pair, String> {
 }
 
 fn peers_of(
-    settings: &Settings,
+    settings: &RunSettings,
     peers: &Peers,
-    hellos: &HashMap<Client, Hello>,
-    missing: &HashMap<Pair, String>,
-) -> Vec<Peer> {
+    hellos: &HashMap<ClientUnderTest, Hello>,
+    missing: &HashMap<ClientServerPair, String>,
+) -> Vec<PeerInfo> {
     let mut known = Vec::new();
     for client in &settings.clients {
         let hello = hellos.get(client).cloned().unwrap_or_default();
         let some = |text: String| Some(text).filter(|text| !text.is_empty());
         let why = missing.iter().find(|(pair, _)| pair.client == *client && hello.version.is_empty());
-        known.push(Peer {
+        known.push(PeerInfo {
             name: client.text().into(),
             version: some(hello.version),
             runtime: some(hello.runtime),
@@ -280,20 +292,22 @@ fn peers_of(
     }
     for server in settings.servers.iter().filter(|server| server.is_peer()) {
         let version = server.version(peers);
-        known.push(Peer { name: server.text().into(), version, runtime: None, missing: server.missing(peers) });
+        known.push(PeerInfo { name: server.text().into(), version, runtime: None, missing: server.missing(peers) });
     }
     known
 }
 
-fn places(pairs: &[Pair], seats: &Seats) -> Vec<(Pair, Placement)> {
+fn places(pairs: &[ClientServerPair], seats: &CpuChoice) -> Vec<(ClientServerPair, Placement)> {
     let mut places = Vec::new();
     for placement in seats.placements() {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
     if cfg!(target_os = "linux") {
         // Only pairs that are compared with the floor; the others would be as slow as on one host.
-        let is_there = |pair: &&Pair| {
-            pair.client.external().is_none() && pair.server != ServerKind::Caproto && **pair != Pair::SPINNING
+        let is_there = |pair: &&ClientServerPair| {
+            pair.client.external().is_none()
+                && pair.server != ServerKind::Caproto
+                && **pair != ClientServerPair::SPINNING
         };
         for placement in Placement::APART {
             places.extend(pairs.iter().filter(is_there).map(|pair| (*pair, placement)));
@@ -303,19 +317,19 @@ fn places(pairs: &[Pair], seats: &Seats) -> Vec<(Pair, Placement)> {
 }
 
 /// The links that the tasks use, each with its hosts.
-fn links<'a>(tasks: &[Task], hosts: Option<&'a Hosts>) -> Vec<(Link, Option<&'a Hosts>)> {
+fn links<'a>(tasks: &[LabTask], hosts: Option<&'a TwoHosts>) -> Vec<(HostLink, Option<&'a TwoHosts>)> {
     let apart = Placement::APART.into_iter().filter(|placement| tasks.iter().any(|task| task.is_for(*placement)));
     let apart = apart.filter_map(|placement| Some((placement.link(), Some(hosts?))));
-    std::iter::once((Link::Loopback, None)).chain(apart).collect()
+    std::iter::once((HostLink::Loopback, None)).chain(apart).collect()
 }
 
 fn start_servers(
-    pairs: &[Pair],
+    pairs: &[ClientServerPair],
     n_numbered: usize,
-    seats: &Seats,
-    links: &[(Link, Option<&Hosts>)],
+    seats: &CpuChoice,
+    links: &[(HostLink, Option<&TwoHosts>)],
     peers: &Peers,
-    lines: &mut Lines,
+    lines: &mut RowsInProgress,
 ) -> std::io::Result<Servers> {
     // Removed at the end of this function: every server has read it, and an interrupted run leaves no file behind.
     let database = DatabaseFile::write(n_numbered)?;
@@ -324,9 +338,11 @@ fn start_servers(
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }
-        for &(link, hosts) in links.iter().filter(|(link, _)| *link == Link::Loopback || kind != ServerKind::Caproto) {
+        for &(link, hosts) in
+            links.iter().filter(|(link, _)| *link == HostLink::Loopback || kind != ServerKind::Caproto)
+        {
             let hosts = hosts.map(|hosts| (hosts, link));
-            match Server::start(kind, &database.path(), seats.server_cpu, hosts, peers) {
+            match ServerUnderTest::start(kind, &database.path(), seats.server_cpu, hosts, peers) {
                 Ok(server) => {
                     servers.insert((kind, link), server);
                 }
@@ -339,15 +355,20 @@ fn start_servers(
 
 /// Repetition by repetition, each in random order, so that drift of the machine affects all equally. A pair whose
 /// process does all repetitions has them together, at a random position.
-fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
+fn visits(pairs: &[ClientServerPair], seats: &CpuChoice, settings: &RunSettings) -> Vec<DriverRun> {
     let mut random = Random::new(settings.seed);
-    let of =
-        |(pair, placement): &(Pair, Placement), repetition| Visit { pair: *pair, placement: *placement, repetition };
+    let of = |(pair, placement): &(ClientServerPair, Placement), repetition| DriverRun {
+        pair: *pair,
+        placement: *placement,
+        repetition,
+    };
     let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, seats).into_iter().partition(|(pair, _)| pair.stays());
-    let mut blocks: Vec<Vec<Vec<Visit>>> = (0..settings.repetitions)
+    let mut blocks: Vec<Vec<Vec<DriverRun>>> = (0..settings.repetitions)
         .map(|repetition| {
-            let is_asked = |place: &&(Pair, Placement)| {
-                settings.suite == Suite::Quick || place.1.link() == Link::Loopback || repetition < HOSTS_REPETITIONS_MAX
+            let is_asked = |place: &&(ClientServerPair, Placement)| {
+                settings.suite == Suite::Quick
+                    || place.1.link() == HostLink::Loopback
+                    || repetition < HOSTS_REPETITIONS_MAX
             };
             coming.iter().filter(is_asked).map(|place| vec![of(place, repetition)]).collect()
         })
@@ -372,7 +393,7 @@ fn progress(n: usize) -> ProgressBar {
 }
 
 /// Kinds of work in random order, but small points before large ones, which may then be skipped.
-fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
+fn order(tasks: &[LabTask], seed: u64) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, task) in tasks.iter().enumerate() {
         let group = groups
@@ -387,9 +408,13 @@ fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
     groups.concat()
 }
 
-impl Bench<'_> {
+impl RunContext<'_> {
     /// The machine of the results.
-    fn machine(&self, machine: &Machine, hosts: Option<&Result<Hosts, String>>) -> std::io::Result<Map<String, Value>> {
+    fn machine(
+        &self,
+        machine: &Machine,
+        hosts: Option<&Result<TwoHosts, String>>,
+    ) -> std::io::Result<Map<String, Value>> {
         let mut words = map(machine)?;
         words.insert("server_cpu".into(), serde_json::to_value(self.seats.server_cpu)?);
         words.insert("other_cpu".into(), serde_json::to_value(self.seats.other_cpu)?);
@@ -407,9 +432,9 @@ impl Bench<'_> {
         loads: &[Load],
         progress: &ProgressBar,
         journal: &mut Option<Journal>,
-    ) -> std::io::Result<Vec<Row>> {
+    ) -> std::io::Result<Vec<ResultRow>> {
         let placement = self.seats.apart();
-        let manner = Manner { placement, seats: &self.seats, deadline: self.deadline };
+        let manner = RunConditions { placement, seats: &self.seats, deadline: self.deadline };
         let mut rows = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let key = format!("{index} {}", load.question);
@@ -431,10 +456,10 @@ impl Bench<'_> {
 
     fn visit(
         &self,
-        visit: Visit,
-        interview: &mut Option<Interview>,
-        lines: &mut Lines,
-        hellos: &mut HashMap<Client, Hello>,
+        visit: DriverRun,
+        interview: &mut Option<DriverTaskRunner>,
+        lines: &mut RowsInProgress,
+        hellos: &mut HashMap<ClientUnderTest, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
         let Some(server) = self.servers.get(&(visit.pair.server, visit.placement.link())) else { return Ok(()) };
@@ -443,7 +468,7 @@ impl Bench<'_> {
             let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task)) else {
                 continue;
             };
-            if !lines.has_hope(visit, task_index) {
+            if !lines.is_worth_measuring(visit, task_index) {
                 continue;
             }
             let key = key(visit, task);
@@ -455,8 +480,8 @@ impl Bench<'_> {
                 return Ok(());
             }
             let outcome = match self.perform(visit, task, server, interview, hellos) {
-                Ok(measured) => Outcome::Measured(measured),
-                Err(failure) => Outcome::Failed(failure),
+                Ok(measured) => TaskOutcome::Measured(measured),
+                Err(failure) => TaskOutcome::Failed(failure),
             };
             lines.record(visit, task_index, &self.tasks, &outcome);
             if let Some(journal) = journal {
@@ -471,23 +496,28 @@ impl Bench<'_> {
     }
 
     /// Starts a process of the client.
-    fn begin(&self, visit: Visit, server: &Server, hellos: &mut HashMap<Client, Hello>) -> Result<Interview, Failure> {
+    fn begin(
+        &self,
+        visit: DriverRun,
+        server: &ServerUnderTest,
+        hellos: &mut HashMap<ClientUnderTest, Hello>,
+    ) -> Result<DriverTaskRunner, DriverFailure> {
         let cpu = self.seats.client_cpu(visit.placement);
         let slower_per_cent = self.settings.slower_per_cent;
-        let conversation = Conversation::start(visit.pair.client, server, cpu, slower_per_cent, self.peers)?;
+        let conversation = DriverProcess::start(visit.pair.client, server, cpu, slower_per_cent, self.peers)?;
         hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
         let bounds = if self.settings.suite == Suite::Quick { WARM_UP_QUICK } else { WARM_UP };
-        Ok(Interview::new(conversation, bounds))
+        Ok(DriverTaskRunner::new(conversation, bounds))
     }
 
     fn perform(
         &self,
-        visit: Visit,
-        task: &Task,
-        server: &Server,
-        interview: &mut Option<Interview>,
-        hellos: &mut HashMap<Client, Hello>,
-    ) -> Result<scenario::Measured, Failure> {
+        visit: DriverRun,
+        task: &LabTask,
+        server: &ServerUnderTest,
+        interview: &mut Option<DriverTaskRunner>,
+        hellos: &mut HashMap<ClientUnderTest, Hello>,
+    ) -> Result<scenario::TaskTimes, DriverFailure> {
         let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
         if task.is_cold {
             return self.begin(visit, server, hellos)?.measure(task, salt);
@@ -498,14 +528,14 @@ impl Bench<'_> {
         };
         let measured = asked.measure(task, salt);
         // A driver that timed out may still be busy, and one that has ended cannot be used again.
-        if !matches!(measured, Err(Failure::Silent { .. } | Failure::Ended { .. })) {
+        if !matches!(measured, Err(DriverFailure::Silent { .. } | DriverFailure::Ended { .. })) {
             *interview = Some(asked);
         }
         measured
     }
 }
 
-fn key(visit: Visit, task: &Task) -> String {
+fn key(visit: DriverRun, task: &LabTask) -> String {
     let (client, server) = (visit.pair.client.text(), visit.pair.server.text());
     format!("{} {client} {server} {} {}", visit.repetition, visit.placement.text(), task.name())
 }
@@ -514,50 +544,50 @@ fn key(visit: Visit, task: &Task) -> String {
 mod tests {
     use super::*;
 
-    fn settings(suite: Suite) -> Settings {
-        Settings {
+    fn settings(suite: Suite) -> RunSettings {
+        RunSettings {
             suite,
             repetitions: 5,
             seed: 1,
             elements_max: 1_000_000,
-            clients: vec![Client::Libca, Client::Aioca],
+            clients: vec![ClientUnderTest::Libca, ClientUnderTest::Aioca],
             servers: vec![ServerKind::Fodo, ServerKind::SoftIoc],
             questions: Vec::new(),
             slower_per_cent: 0,
         }
     }
 
-    fn seats() -> Seats {
-        Seats { server_cpu: Some(0), other_cpu: Some(1), are_siblings: false }
+    fn seats() -> CpuChoice {
+        CpuChoice { server_cpu: Some(0), other_cpu: Some(1), are_siblings: false }
     }
 
     #[test]
     fn the_floor_is_measured_whatever_else_is_wanted() {
-        let wanted = Pair::wanted(&settings(Suite::Quick));
+        let wanted = ClientServerPair::wanted(&settings(Suite::Quick));
 
-        assert!(wanted.contains(&Pair::FLOOR));
+        assert!(wanted.contains(&ClientServerPair::FLOOR));
         assert_eq!(wanted.len(), 2 + 2 * 2);
     }
 
     #[test]
     fn every_repetition_holds_every_place_once_in_an_order_of_its_own_and_three_hold_two_hosts() {
-        let settings = Settings { clients: vec![Client::Libca], ..settings(Suite::Full) };
-        let pairs = Pair::wanted(&settings);
+        let settings = RunSettings { clients: vec![ClientUnderTest::Libca], ..settings(Suite::Full) };
+        let pairs = ClientServerPair::wanted(&settings);
         let places = places(&pairs, &seats());
 
         let visits = visits(&pairs, &seats(), &settings);
 
-        let blocks: Vec<&[Visit]> = visits.chunk_by(|one, next| one.repetition == next.repetition).collect();
+        let blocks: Vec<&[DriverRun]> = visits.chunk_by(|one, next| one.repetition == next.repetition).collect();
         assert_eq!(blocks.len(), 5);
         for (repetition, block) in blocks.iter().enumerate() {
             assert!(block.iter().all(|visit| visit.repetition == repetition));
             for place in &places {
-                let n_wanted = usize::from(place.1.link() == Link::Loopback || repetition < HOSTS_REPETITIONS_MAX);
+                let n_wanted = usize::from(place.1.link() == HostLink::Loopback || repetition < HOSTS_REPETITIONS_MAX);
                 let n = block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count();
                 assert_eq!(n, n_wanted, "{place:?}");
             }
         }
-        let order = |block: &[Visit]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
+        let order = |block: &[DriverRun]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
         assert_ne!(order(blocks[0]), order(blocks[1]));
     }
 
@@ -566,30 +596,30 @@ mod tests {
         for suite in [Suite::Quick, Suite::Full] {
             let settings = settings(suite);
 
-            let places = places(&Pair::wanted(&settings), &seats());
+            let places = places(&ClientServerPair::wanted(&settings), &seats());
 
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
-                let pair = Pair { client: Client::Aioca, server };
+                let pair = ClientServerPair { client: ClientUnderTest::Aioca, server };
                 let of_aioca: Vec<Placement> =
                     places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
                 assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
-                let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
-                let is_there = |visit: &Visit| (visit.pair, visit.placement) == (pair, Placement::TwoCores);
+                let visits = visits(&ClientServerPair::wanted(&settings), &seats(), &settings);
+                let is_there = |visit: &DriverRun| (visit.pair, visit.placement) == (pair, Placement::TwoCores);
                 let of_aioca: Vec<usize> = (0..visits.len()).filter(|&index| is_there(&visits[index])).collect();
                 assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
             }
             // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.
-            assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 10);
+            assert_eq!(places.iter().filter(|(pair, _)| pair.client == ClientUnderTest::Libca).count(), 10);
         }
     }
 
     #[test]
     fn clients_in_python_are_asked_up_to_a_thousand_channels_and_all_arrays() {
         let scenarios = Scenario::all().unwrap();
-        let aioca = Pair { client: Client::Aioca, server: ServerKind::Fodo };
+        let aioca = ClientServerPair { client: ClientUnderTest::Aioca, server: ServerKind::Fodo };
 
         for task in scenario::tasks(&scenarios, Suite::Full, usize::MAX).iter().filter(|task| aioca.answers(task)) {
-            assert!(task.point <= PYTHON_POINT_MAX || task.request == Request::MoveArray, "{task:?}");
+            assert!(task.point <= PYTHON_POINT_MAX || task.request == MeasuredRequest::MoveArray, "{task:?}");
         }
     }
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::Failure;
+use crate::driver::DriverFailure;
 use crate::driver::external::{self, External};
-use crate::hosts::{self, Hosts};
+use crate::hosts::{self, TwoHosts};
 use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
 use crate::peers::Peers;
-use crate::placement::Link;
-use crate::process::{Launch, Ports, Process};
+use crate::placement::HostLink;
+use crate::process::{ChildProcess, Launch, Ports};
 
 /// The database of every server, embedded so that the laboratory runs from any directory.
 const DATABASE: &str = include_str!("../../examples/db/epics_tests.db");
@@ -112,25 +112,25 @@ impl ServerKind {
 
 /// A running server; ends when dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerUnderTest {
     ports: Ports,
-    process: Process,
+    process: ChildProcess,
     /// The delay between it and its clients, if there is one.
-    _delay: Option<Process>,
+    _delay: Option<ChildProcess>,
 }
 
-impl Server {
+impl ServerUnderTest {
     /// Starts the server on `cpu` with the database at `database`, and waits until it serves: on loopback, or on one of
     /// two hosts for clients on the other, through `link`.
     pub fn start(
         kind: ServerKind,
         database: &Path,
         cpu: Option<usize>,
-        hosts: Option<(&Hosts, Link)>,
+        hosts: Option<(&TwoHosts, HostLink)>,
         peers: &Peers,
-    ) -> Result<Server, Failure> {
+    ) -> Result<ServerUnderTest, DriverFailure> {
         let who = kind.text().to_owned();
-        let unavailable = |why: String| Failure::Unavailable { who: who.clone(), why };
+        let unavailable = |why: String| DriverFailure::Unavailable { who: who.clone(), why };
         let mut ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
         if let Some((hosts, _)) = hosts {
             ports = Ports { host: hosts::SERVER, network_of: Some(hosts.server_number()), ..ports };
@@ -149,7 +149,7 @@ impl Server {
         };
         let variables = (kind == ServerKind::FodoSpin).then(spinning).into_iter().collect();
         let launch = Launch { who, program, args, cpu, ports, variables };
-        let mut process = Process::start(&launch)?;
+        let mut process = ChildProcess::start(&launch)?;
         let ports = process.wait_for(SERVER_START_MAX, |line| match kind {
             ServerKind::Fodo | ServerKind::FodoSpin => line.starts_with("fodo ioc: serving").then_some(ports),
             ServerKind::SoftIoc => line.contains("IOC Running").then_some(ports),
@@ -159,12 +159,12 @@ impl Server {
                 Some(Ports { server: port, ..ports })
             }
         })?;
-        if let Some((hosts, Link::Delayed)) = hosts {
+        if let Some((hosts, HostLink::Delayed)) = hosts {
             let (ports, delay) = hosts.delayed(ports)?;
-            return Ok(Server { ports, process, _delay: Some(delay) });
+            return Ok(ServerUnderTest { ports, process, _delay: Some(delay) });
         }
         let network_of = hosts.map(|(hosts, _)| hosts.client_number());
-        Ok(Server { ports: Ports { network_of, ..ports }, process, _delay: None })
+        Ok(ServerUnderTest { ports: Ports { network_of, ..ports }, process, _delay: None })
     }
 
     /// Its ports and address, and the network of its clients.
@@ -172,7 +172,7 @@ impl Server {
         self.ports
     }
 
-    /// See [`Process::number`].
+    /// See [`ChildProcess::number`].
     pub fn process_number(&self) -> String {
         self.process.number()
     }

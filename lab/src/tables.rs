@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use crate::report::number;
-use crate::report::published::Published;
-use crate::result::{Answer, ResultFile, Row, Verdict};
+use crate::report::published::PublishedStudy;
+use crate::result::{QuestionAnswer, ResultFile, ResultRow, RowVerdict};
 use crate::scenario::Scenario;
 
 /// Formats all tables.
 pub fn tables(result: &ResultFile) -> String {
     let mut text = head(result);
-    let mut notes = Notes::default();
-    let studies = Published::all();
+    let mut notes = Footnotes::default();
+    let studies = PublishedStudy::all();
     let scenarios = Scenario::all().unwrap_or_default();
     for answer in grouped(&result.answers_by_question()) {
         text += &answer;
@@ -23,7 +23,7 @@ pub fn tables(result: &ResultFile) -> String {
             continue;
         }
         known.push(key);
-        let rows: Vec<&Row> = result
+        let rows: Vec<&ResultRow> = result
             .rows
             .iter()
             .filter(|other| (other.question.as_str(), other.variant.as_str(), other.series.as_str()) == key)
@@ -75,7 +75,7 @@ fn head(result: &ResultFile) -> String {
     text
 }
 
-fn foot(result: &ResultFile, studies: &[Published]) -> String {
+fn foot(result: &ResultFile, studies: &[PublishedStudy]) -> String {
     let mut text = String::from(
         "\nTime of one operation: the median of the repetitions, and half the distance between the quartiles in per \
          cent.\np99 is that of all individual times. Loopback; every value was checked.\n",
@@ -96,7 +96,7 @@ fn foot(result: &ResultFile, studies: &[Published]) -> String {
     text
 }
 
-fn grouped(answers: &[Answer]) -> Vec<String> {
+fn grouped(answers: &[QuestionAnswer]) -> Vec<String> {
     let mut questions: Vec<&str> = answers.iter().map(|answer| answer.question.as_str()).collect();
     questions.sort_by_key(|question| question.trim_start_matches('Q').parse::<u32>().unwrap_or(u32::MAX));
     questions.dedup();
@@ -140,7 +140,7 @@ fn words_of_variant(variant: &str) -> String {
     }
 }
 
-fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Notes) -> String {
+fn table(rows: &[&ResultRow], points_are: &str, studies: &[PublishedStudy], notes: &mut Footnotes) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     let mut points: Vec<u64> = Vec::new();
@@ -154,11 +154,11 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Not
         }
     }
     // An array is one operation, whatever its length.
-    let of_study = |study: &Published, point: u64| {
+    let of_study = |study: &PublishedStudy, point: u64| {
         let n = if first.bytes.is_some() { 1 } else { point.max(1) };
         study.total_ns(&first.question, &first.series, point).map(|ns| ns / n as f64)
     };
-    let studies: Vec<&Published> =
+    let studies: Vec<&PublishedStudy> =
         studies.iter().filter(|study| points.iter().any(|point| of_study(study, *point).is_some())).collect();
     let title =
         format!("\n{}: {}\n     {}{}\n", first.question, first.title, first.series, words_of_variant(&first.variant));
@@ -179,7 +179,7 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Not
         let of = |pair: &(&str, &str)| {
             rows.iter().find(|row| row.point == point && (row.client.as_str(), row.server.as_str()) == *pair)
         };
-        let found: Vec<Option<&Row>> = pairs.iter().map(|pair| of(pair).copied()).collect();
+        let found: Vec<Option<&ResultRow>> = pairs.iter().map(|pair| of(pair).copied()).collect();
         let mut line = vec![point.to_string()];
         line.extend(found.iter().map(|row| row.map_or(String::new(), |row| cell(row, notes))));
         line.extend(studies.iter().map(|study| of_study(study, point).map_or(String::new(), published)));
@@ -201,11 +201,11 @@ const SIDE_BY_SIDE_MAX: usize = 6;
 
 /// A row for each client and server, a column for each point; in parentheses the ratio to the floor.
 fn by_client(
-    rows: &[&Row],
+    rows: &[&ResultRow],
     pairs: &[(&str, &str)],
     points: &[u64],
     points_are: &str,
-    notes: &mut Notes,
+    notes: &mut Footnotes,
     published_at: &dyn Fn(u64) -> Vec<(String, Option<f64>)>,
 ) -> Vec<Vec<String>> {
     let mut head = vec![points_are.to_owned()];
@@ -215,7 +215,7 @@ fn by_client(
         let mut line = vec![format!("{client} with {server}")];
         for point in points {
             let is_it =
-                |row: &&&Row| (row.client.as_str(), row.server.as_str(), row.point) == (*client, *server, *point);
+                |row: &&&ResultRow| (row.client.as_str(), row.server.as_str(), row.point) == (*client, *server, *point);
             line.push(rows.iter().find(is_it).map_or(String::new(), |row| {
                 let floors = row.to_floor().map_or(String::new(), |ratio| format!(" ({ratio:.2})"));
                 cell(row, notes) + &floors
@@ -237,10 +237,10 @@ fn by_client(
 }
 
 /// The label of a detail line below a point, and its value for a row.
-type Detail = (&'static str, fn(&Row) -> Option<String>);
+type DetailLine = (&'static str, fn(&ResultRow) -> Option<String>);
 
 /// Detail lines below a point, for rows that have the value.
-const DETAILS: [Detail; 11] = [
+const DETAILS: [DetailLine; 11] = [
     ("p99", |row| row.percentile(99.0).map(time)),
     ("p99.9", |row| row.ledger.as_ref().and_then(|_| row.percentile(99.9)).map(time)),
     ("delivered", |row| row.ledger.as_ref().map(|ledger| share(ledger.delivered, ledger.produced))),
@@ -257,7 +257,7 @@ const DETAILS: [Detail; 11] = [
 ];
 
 /// CPU seconds of one end per million delivered updates.
-fn cpu(row: &Row, role: &str) -> Option<String> {
+fn cpu(row: &ResultRow, role: &str) -> Option<String> {
     let used = row.resources.iter().find(|used| used.role == role)?;
     used.cpu_s_per_million.map(|s| format!("{s:.2}"))
 }
@@ -266,7 +266,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0)
 }
 
-fn cell(row: &Row, notes: &mut Notes) -> String {
+fn cell(row: &ResultRow, notes: &mut Footnotes) -> String {
     let Some(median) = row.median_per_operation() else { return notes.note(row) };
     let spread = match (row.q1, row.q3, row.median) {
         (Some(q1), Some(q3), Some(median)) if median > 0.0 => format!(" ±{:.0}%", (q3 - q1) / median * 50.0),
@@ -294,13 +294,13 @@ fn time(ns: f64) -> String {
 
 /// The reasons of a run, each listed once below the tables; a cell refers to it by number.
 #[derive(Debug, Default)]
-struct Notes {
+struct Footnotes {
     reasons: Vec<String>,
 }
 
-impl Notes {
-    fn note(&mut self, row: &Row) -> String {
-        let verdict = if row.verdict == Verdict::Failed { "FAILED" } else { row.verdict.text() };
+impl Footnotes {
+    fn note(&mut self, row: &ResultRow) -> String {
+        let verdict = if row.verdict == RowVerdict::Failed { "FAILED" } else { row.verdict.text() };
         let reason = format!("{}: {verdict}: {}", row.client, row.why.as_deref().unwrap_or("no repetition was done"));
         verdict.to_owned() + &self.mark(reason)
     }
@@ -343,8 +343,8 @@ fn aligned(cells: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
 
-    fn row(client: &str, median: f64) -> Row {
-        let mut row = Row {
+    fn row(client: &str, median: f64) -> ResultRow {
+        let mut row = ResultRow {
             question: "Q16".into(),
             title: "How long?".into(),
             series: "two cores".into(),
@@ -355,14 +355,14 @@ mod tests {
             unit: "ns".into(),
             samples: vec![median * 0.9, median, median * 1.1],
             n_operations: 10_000,
-            verdict: Verdict::Measured,
-            ..Row::default()
+            verdict: RowVerdict::Measured,
+            ..ResultRow::default()
         };
         row.summarize(1);
         row
     }
 
-    fn result(rows: Vec<Row>) -> ResultFile {
+    fn result(rows: Vec<ResultRow>) -> ResultFile {
         ResultFile { rows, ..ResultFile::new("quick", "2024-02-29T12:00:00Z") }
     }
 
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_row_without_a_number_says_why_below() {
-        let capped = Row { verdict: Verdict::Capped, why: Some("too long".into()), ..row("aioca", 1.0) };
+        let capped = ResultRow { verdict: RowVerdict::Capped, why: Some("too long".into()), ..row("aioca", 1.0) };
 
         let text = tables(&result(vec![capped]));
 
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn an_answer_in_words_stands_with_its_question() {
         let mut result = result(Vec::new());
-        let answer = Answer {
+        let answer = QuestionAnswer {
             question: "Q3".into(),
             client: "fodo".into(),
             server: "fodo".into(),

@@ -10,7 +10,7 @@ use crate::statistics::median;
 
 /// Limits of a warm-up; the numbers and their reasons are in [`crate::limit`].
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct WarmUpBounds {
     /// Rounds before the first check.
     pub n_rounds_min: usize,
     /// Maximum difference between the medians of the first and the second half of all rounds, as a share of the first.
@@ -44,7 +44,7 @@ impl WarmUp {
 ///
 /// It is checked after `n_rounds_min` rounds and whenever their number has doubled. So an intermediate plateau, such as
 /// between two compilers of a virtual machine, must last as long as all rounds before it.
-pub fn warm_up<E>(bounds: Bounds, mut round: impl FnMut() -> Result<f64, E>) -> Result<WarmUp, E> {
+pub fn warm_up<E>(bounds: WarmUpBounds, mut round: impl FnMut() -> Result<f64, E>) -> Result<WarmUp, E> {
     let start = Instant::now();
     let mut latencies = Vec::new();
     let mut n_next = bounds.n_rounds_min.max(2);
@@ -75,10 +75,10 @@ fn is_steady(latencies: &[f64], change_max: f64) -> bool {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { n_rounds_min: 10, change_max: 0.1, time_max: Duration::from_secs(600) };
+    const BOUNDS: WarmUpBounds = WarmUpBounds { n_rounds_min: 10, change_max: 0.1, time_max: Duration::from_secs(600) };
 
     /// A client whose round `n` takes `latency(n)`.
-    fn warmed(bounds: Bounds, latency: impl Fn(usize) -> f64) -> WarmUp {
+    fn warmed(bounds: WarmUpBounds, latency: impl Fn(usize) -> f64) -> WarmUp {
         let mut n = 0;
         let round = || {
             n += 1;
@@ -109,14 +109,14 @@ mod tests {
 
     #[test]
     fn a_client_that_becomes_slower_all_the_time_is_never_steady_and_the_time_ends_it() {
-        let bounds = Bounds { time_max: Duration::from_millis(5), ..BOUNDS };
+        let bounds = WarmUpBounds { time_max: Duration::from_millis(5), ..BOUNDS };
 
         assert!(!warmed(bounds, |n| n as f64).is_steady);
     }
 
     #[test]
     fn a_warm_up_has_at_least_one_round_and_ends_when_a_round_fails() {
-        let bounds = Bounds { time_max: Duration::ZERO, ..BOUNDS };
+        let bounds = WarmUpBounds { time_max: Duration::ZERO, ..BOUNDS };
         let mut n_rounds = 0;
         let failed = warm_up(BOUNDS, || {
             n_rounds += 1;

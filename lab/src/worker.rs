@@ -8,20 +8,20 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::driver::fodo::Fodo;
-use crate::driver::libca::{Libca, Watching};
-use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Client, Driver, Failure, serve, serve_slowed, trial};
+use crate::driver::fodo::FodoDriver;
+use crate::driver::libca::{Libca, LibcaWatcher};
+use crate::driver::raw::{Destination, RawDriver};
+use crate::driver::{ClientUnderTest, Driver, DriverFailure, serve, serve_slowed, trial};
 use crate::load;
-use crate::load::book::Book;
-use crate::load::double::Double;
-use crate::load::tally::Numbers;
-use crate::plant::{self, Caps};
+use crate::load::book::UpdateLog;
+use crate::load::double::Misbehavior;
+use crate::load::tally::NumberEncoding;
+use crate::plant::{self, RunLimits};
 use crate::server::RAW_READY;
 
 /// Arguments of `fodo lab worker`.
 #[derive(Debug, Subcommand)]
-pub enum Worker {
+pub enum WorkerCommand {
     /// Pin to a CPU, ask the kernel to end with the laboratory, become another program.
     Launch {
         /// The CPU.
@@ -62,7 +62,7 @@ pub enum Worker {
         #[arg(long, required = true)]
         search: Vec<SocketAddr>,
         #[command(flatten)]
-        caps: Caps,
+        caps: RunLimits,
     },
     /// Serve counters that change on schedule.
     ServeLoad {
@@ -80,10 +80,10 @@ pub enum Worker {
         pvs: u32,
         /// How values encode their number: checked ones are put, plain ones count by themselves.
         #[arg(long)]
-        numbers: Numbers,
+        numbers: NumberEncoding,
         /// Misbehave in one way.
         #[arg(long)]
-        double: Option<Double>,
+        double: Option<Misbehavior>,
         /// Number of the server's process.
         #[arg(long)]
         server: String,
@@ -92,10 +92,10 @@ pub enum Worker {
     WatchLoad {
         /// How values encode their number.
         #[arg(long, default_value = "checked")]
-        numbers: Numbers,
+        numbers: NumberEncoding,
         /// Misbehave in one way.
         #[arg(long)]
-        double: Option<Double>,
+        double: Option<Misbehavior>,
     },
     /// Subscribe through libca and count updates.
     WatchLibca {
@@ -105,7 +105,7 @@ pub enum Worker {
         libcom: PathBuf,
         /// How values encode their number.
         #[arg(long)]
-        numbers: Numbers,
+        numbers: NumberEncoding,
     },
     /// Drive libca.
     DriveLibca {
@@ -132,49 +132,50 @@ pub enum Worker {
     /// Send every request to the driver of a client, on a small scale, and print its answers.
     TryDriver {
         /// The client.
-        client: Client,
+        client: ClientUnderTest,
         /// Number of channels or contexts.
         #[arg(long, default_value_t = 20)]
         n: usize,
     },
 }
 
-impl Worker {
+impl WorkerCommand {
     /// Runs the worker.
     pub fn run(self) -> ExitCode {
         let done = match self {
-            Worker::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
-            Worker::ServeRaw { host } => crate::floor::serve(host, announce),
-            Worker::DriveRaw { server, reused } => {
-                drive(Raw::new(server, if reused { Destination::Reused } else { Destination::Fresh }))
+            WorkerCommand::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
+            WorkerCommand::ServeRaw { host } => crate::floor::serve(host, announce),
+            WorkerCommand::DriveRaw { server, reused } => {
+                drive(RawDriver::new(server, if reused { Destination::Reused } else { Destination::Fresh }))
             }
-            Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
-            Worker::WatchLoad { numbers, double } => {
-                load::watch::Fodo::new().and_then(|client| load::watch::watch(client, Book::new(numbers, double)))
-            }
-            Worker::ProduceLoad { pvs, numbers, double, server } => {
+            WorkerCommand::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
+            WorkerCommand::WatchLoad { numbers, double } => load::watch::FodoWatcher::new()
+                .and_then(|client| load::watch::watch(client, UpdateLog::new(numbers, double))),
+            WorkerCommand::ProduceLoad { pvs, numbers, double, server } => {
                 load::produce::produce(pvs, numbers, double, &server)
             }
-            Worker::WatchLibca { libca, libcom, numbers } => {
-                let client = Watching::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
-                client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
+            WorkerCommand::WatchLibca { libca, libcom, numbers } => {
+                let client = LibcaWatcher::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
+                client.and_then(|client| load::watch::watch(client, UpdateLog::new(numbers, None)))
             }
-            Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
-            Worker::DriveFodo { slower_per_cent, into } => {
-                let fodo = Fodo::new(into).map_err(std::io::Error::other);
+            WorkerCommand::DrivePlant { search, caps } => plant::worker::run(search, caps),
+            WorkerCommand::DriveFodo { slower_per_cent, into } => {
+                let fodo = FodoDriver::new(into).map_err(std::io::Error::other);
                 fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
             }
-            Worker::DriveLibca { libca, libcom, get } => {
+            WorkerCommand::DriveLibca { libca, libcom, get } => {
                 let libca = Libca::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
                 libca.and_then(|libca| match get {
                     Some(name) => print(libca, &name).map_err(std::io::Error::other),
                     None => drive(libca),
                 })
             }
-            Worker::Delay { at, to, one_way_us } => {
+            WorkerCommand::Delay { at, to, one_way_us } => {
                 crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
             }
-            Worker::TryDriver { client, n } => trial::run(client, n, stdout().lock()).map_err(std::io::Error::other),
+            WorkerCommand::TryDriver { client, n } => {
+                trial::run(client, n, stdout().lock()).map_err(std::io::Error::other)
+            }
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
@@ -187,7 +188,7 @@ impl Worker {
 }
 
 /// Connects, gets and prints one value.
-fn print(mut libca: Libca, name: &str) -> Result<(), Failure> {
+fn print(mut libca: Libca, name: &str) -> Result<(), DriverFailure> {
     libca.open(name, 1)?;
     println!("{name} {}", libca.get_double(0)?);
     Ok(())

@@ -3,34 +3,34 @@
 //! The first cell of each row lists where the difference shows, as `SCENARIO: TYPE.FIELD`, `SCENARIO: TYPE.FIELD
 //! events` or `SCENARIO: answer`; `*` stands for any scenario or any type. An entry that no scenario shows is stale.
 
-use crate::{Failure, place};
+use crate::{TestFailure, place};
 
 /// The rows of the table.
 #[derive(Clone, Debug, Default)]
-pub struct Differences {
+pub struct IntendedDifferences {
     n_rows: usize,
-    places: Vec<Place>,
+    places: Vec<DifferencePlace>,
 }
 
 /// A place where a difference shows.
 #[derive(Clone, Debug)]
-struct Place {
+struct DifferencePlace {
     scenario: String,
     what: String,
     is_seen: bool,
 }
 
-impl Differences {
+impl IntendedDifferences {
     /// Reads the table from the documentation.
-    pub fn read() -> Result<Differences, Failure> {
+    pub fn read() -> Result<IntendedDifferences, TestFailure> {
         let path = place::own_folder().join("../docs/reference/differences.md");
         let page = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Differences::parse(&page)
+        IntendedDifferences::parse(&page)
     }
 
     /// Parses the table in a page.
-    pub fn parse(page: &str) -> Result<Differences, Failure> {
-        let mut differences = Differences::default();
+    pub fn parse(page: &str) -> Result<IntendedDifferences, TestFailure> {
+        let mut differences = IntendedDifferences::default();
         for line in page.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
             let [places, told, reason, effect] = cells.as_slice() else {
@@ -41,7 +41,11 @@ impl Differences {
             }
             for shown in places.split('`').skip(1).step_by(2) {
                 let (scenario, what) = shown.split_once(": ").ok_or_else(|| format!("missing scenario in\n{line}"))?;
-                differences.places.push(Place { scenario: scenario.into(), what: what.into(), is_seen: false });
+                differences.places.push(DifferencePlace {
+                    scenario: scenario.into(),
+                    what: what.into(),
+                    is_seen: false,
+                });
             }
             differences.n_rows += 1;
         }
@@ -92,7 +96,7 @@ mod tests {
     #[test]
     fn a_row_that_nothing_shows_is_stale() {
         let page = "| where | what | why | effect |\n|---|---|---|---|\n| `a: *.VAL` `b: answer` | x | y | z |\n";
-        let mut differences = Differences::parse(page).unwrap();
+        let mut differences = IntendedDifferences::parse(page).unwrap();
 
         assert!(differences.allow("a", "ai.VAL"));
         assert!(!differences.allow("a", "ai.VAL events"));
@@ -102,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_row_without_a_reason_is_refused() {
-        assert!(Differences::parse("| `a: ai.VAL` | x |  | z |\n").is_err());
-        assert!(Differences::parse("| `a: ai.VAL` | x |\n").is_err());
+        assert!(IntendedDifferences::parse("| `a: ai.VAL` | x |  | z |\n").is_err());
+        assert!(IntendedDifferences::parse("| `a: ai.VAL` | x |\n").is_err());
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::differences::Differences;
-use super::side::{FENCE_DATABASE, Side, Stage};
+use super::differences::IntendedDifferences;
+use super::side::{FENCE_DATABASE, ServerSide, Stage};
 use super::step::Step;
-use super::{Case, Difference, Finding};
+use super::{Case, Difference, GateFinding};
 use crate::server::{Server, ServerKind};
-use crate::{Failure, place};
+use crate::{TestFailure, place};
 
 /// Maximum time for both to report the same after a step: CA links work asynchronously.
 const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
@@ -24,31 +24,31 @@ pub enum Compare {
 }
 
 /// Both servers, and the cases that they serve.
-pub struct Pair {
-    theirs: Side,
-    ours: Side,
+pub struct ServerPair {
+    theirs: ServerSide,
+    ours: ServerSide,
     file: PathBuf,
 }
 
-impl Drop for Pair {
+impl Drop for ServerPair {
     fn drop(&mut self) {
         // A file that remains in the temporary directory does no harm.
         let _ = std::fs::remove_file(&self.file);
     }
 }
 
-impl Pair {
+impl ServerPair {
     /// Starts both with the databases of all cases; the record names of each case start with its number.
-    pub fn start(cases: &[Case]) -> Result<Pair, Failure> {
+    pub fn start(cases: &[Case]) -> Result<ServerPair, TestFailure> {
         let mut text = FENCE_DATABASE.to_string();
         for (number, case) in cases.iter().enumerate() {
             text += &case.database.replace("$(P)", &prefix(number));
         }
         let file = std::env::temp_dir().join(format!("{}gate.db", place::prefix().replace(':', "-")));
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let theirs = Side::new(Server::start_on(ServerKind::SoftIoc, &file)?)?;
-        let ours = Side::new(Server::start_on(ServerKind::Fodo, &file)?)?;
-        Ok(Pair { theirs, ours, file })
+        let theirs = ServerSide::new(Server::start_on(ServerKind::SoftIoc, &file)?)?;
+        let ours = ServerSide::new(Server::start_on(ServerKind::Fodo, &file)?)?;
+        Ok(ServerPair { theirs, ours, file })
     }
 
     /// Does the steps of one case, up to the first one that shows an unintended difference.
@@ -57,8 +57,8 @@ impl Pair {
         number: usize,
         case: &Case,
         compare: Compare,
-        meant: &mut Differences,
-    ) -> Result<Option<Finding>, Failure> {
+        meant: &mut IntendedDifferences,
+    ) -> Result<Option<GateFinding>, TestFailure> {
         let prefix = prefix(number);
         let mut stages = (self.theirs.stage(case, &prefix)?, self.ours.stage(case, &prefix)?);
         let steps = std::iter::once(None).chain(case.steps.iter().map(Some));
@@ -76,14 +76,14 @@ impl Pair {
             }
             differences.retain(|difference| !meant.allow(&case.name, &difference.what));
             if !differences.is_empty() {
-                return Ok(Some(Finding { n_steps, differences }));
+                return Ok(Some(GateFinding { n_steps, differences }));
             }
         }
         Ok(None)
     }
 
     /// Does one step on both, waits only once, and returns both results.
-    fn step(&mut self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
+    fn step(&mut self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), TestFailure> {
         stages.0.begin();
         stages.1.begin();
         if let Step::Wait(_) = step {
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// The differences that remain after both had time to settle.
-    fn settle(&mut self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, Failure> {
+    fn settle(&mut self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, TestFailure> {
         let deadline = Instant::now() + SETTLE_DURATION_MAX;
         loop {
             self.theirs.fence()?;
@@ -111,7 +111,7 @@ impl Pair {
         }
     }
 
-    fn compare(&self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, Failure> {
+    fn compare(&self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, TestFailure> {
         let (theirs, ours) = (self.theirs.read(&stages.0)?, self.ours.read(&stages.1)?);
         let mut differences = Vec::new();
         for ((name, expected), found) in stages.0.names().zip(&theirs).zip(&ours) {
@@ -150,7 +150,7 @@ fn typed(case: &Case, name: &str) -> String {
 }
 
 /// A case and its finding, for whoever repairs it.
-pub fn report(case: &Case, finding: &Finding) -> String {
+pub fn report(case: &Case, finding: &GateFinding) -> String {
     let mut text = format!("{}\n{}---\n", case.name, case.database);
     for step in case.steps.iter().take(finding.n_steps) {
         // Writing to a String never fails.

@@ -6,9 +6,9 @@ use fodo_ca::dbr::DbrType;
 use fodo_data::Kind;
 
 use super::domain::{Domain, EVENTS, HUGE, N_WHOLE, NUMBERS, OUT, WILD, domain};
-use super::raw::Way;
+use super::raw::RequestMethod;
 use super::step::{Acknowledge, Argument, Step};
-use super::{Case, Record, fields_of};
+use super::{Case, RecordName, fields_of};
 
 /// The record types of random databases.
 const TYPES: [&str; 30] = [
@@ -60,15 +60,15 @@ const FIELDS_SET_EVERY: u64 = 7;
 
 /// The case of a seed; kept apart from its text, so that parts of it can be removed.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct RandomCase {
     seed: u64,
-    records: Vec<(Record, Vec<(String, String)>)>,
+    records: Vec<(RecordName, Vec<(String, String)>)>,
     steps: Vec<Step>,
 }
 
-impl Random {
+impl RandomCase {
     /// The case of this seed.
-    pub fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> RandomCase {
         let mut dice = Dice(seed);
         let is_about_events = dice.below(5) == 0;
         let types = if is_about_events { &TYPES_OF_EVENTS[..] } else { &TYPES };
@@ -78,7 +78,7 @@ impl Random {
             if is_about_events {
                 add_events(&mut dice, &record_type, &mut fields);
             }
-            (Record { name: format!("r{number}"), record_type }, fields)
+            (RecordName { name: format!("r{number}"), record_type }, fields)
         });
         let records: Vec<_> = records.collect();
         let mut steps: Vec<Step> = records.iter().map(|(record, _)| Step::Watch(record.name.clone())).collect();
@@ -86,7 +86,7 @@ impl Random {
             let (record, _) = dice.one_of(&records);
             steps.push(step(&mut dice, record));
         }
-        Random { seed, records, steps }
+        RandomCase { seed, records, steps }
     }
 
     /// The case that both servers execute.
@@ -106,13 +106,13 @@ impl Random {
     }
 
     /// Removes the steps after the first `n_steps`.
-    pub fn until(mut self, n_steps: usize) -> Random {
+    pub fn until(mut self, n_steps: usize) -> RandomCase {
         self.steps.truncate(n_steps);
         self
     }
 
     /// Smaller variants: without a record, without half of the steps or of a record's fields, or without one of them.
-    pub fn smaller(&self) -> Vec<Random> {
+    pub fn smaller(&self) -> Vec<RandomCase> {
         let mut smaller = Vec::new();
         for (record, _) in &self.records {
             let mut without = self.clone();
@@ -142,7 +142,7 @@ impl Random {
     }
 }
 
-impl Random {
+impl RandomCase {
     fn size(&self) -> usize {
         self.records.iter().map(|(_, fields)| 1 + fields.len()).sum::<usize>() + self.steps.len()
     }
@@ -176,7 +176,7 @@ fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
         if field == "VAL" || dice.below(if is_link { 3 } else { FIELDS_SET_EVERY }) != 0 {
             continue;
         }
-        if let Some(value) = value(dice, record_type, &field, Place::File) {
+        if let Some(value) = value(dice, record_type, &field, SetBy::File) {
             set.push((field, value));
         }
     }
@@ -206,7 +206,7 @@ fn add_events(dice: &mut Dice, record_type: &str, fields: &mut Vec<(String, Stri
 
 /// Where a field is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SetBy {
     /// In the database file, which must load.
     File,
     /// In a put, which may be rejected.
@@ -214,14 +214,14 @@ enum Place {
 }
 
 /// A value for this field; `None` if the field is not set.
-fn value(dice: &mut Dice, record_type: &str, field: &str, place: Place) -> Option<String> {
+fn value(dice: &mut Dice, record_type: &str, field: &str, place: SetBy) -> Option<String> {
     match domain(record_type, field) {
         Domain::None => None,
-        _ if place == Place::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
-        Domain::Number if place == Place::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
+        _ if place == SetBy::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
+        Domain::Number if place == SetBy::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
         Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
         // INAV and similar fields begin to follow such a link at another time: see the page on differences.
-        Domain::Link(modifiers) if record_type == "calcout" && place == Place::Put => Some(link(dice, modifiers, "")),
+        Domain::Link(modifiers) if record_type == "calcout" && place == SetBy::Put => Some(link(dice, modifiers, "")),
         Domain::Link(modifiers) => Some(link(dice, modifiers, "$(P)nobody")),
         Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
     }
@@ -267,11 +267,11 @@ fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
 }
 
 /// A request for VAL or another field as any DBR type.
-fn request(dice: &mut Dice, record: &Record) -> Step {
+fn request(dice: &mut Dice, record: &RecordName) -> Step {
     let field = dice.one_of(&fields_of(&record.record_type)).clone();
     let is_value = dice.below(2) == 0;
     let pv = if is_value { record.name.clone() } else { format!("{}.{field}", record.name) };
-    let way = if dice.below(3) == 0 { Way::Subscribe } else { Way::Read };
+    let way = if dice.below(3) == 0 { RequestMethod::Subscribe } else { RequestMethod::Read };
     let dbr = match dice.below(39) as u16 {
         // softIoc does not return a link as a number: see the page on differences.
         dbr if is_link(&field) && !is_value && dbr < 35 => dbr / 7 * 7,
@@ -282,7 +282,7 @@ fn request(dice: &mut Dice, record: &Record) -> Step {
 
 /// A put that may be rejected is written without completion: softIoc processes a record even when it rejects a put with
 /// completion, and both servers would differ from then on.
-fn step(dice: &mut Dice, record: &Record) -> Step {
+fn step(dice: &mut Dice, record: &RecordName) -> Step {
     let name = &record.name;
     let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
     match dice.below(15) {
@@ -318,7 +318,7 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
             let fields = fields_of(&record.record_type);
             loop {
                 let field = dice.one_of(&fields).clone();
-                if let Some(text) = value(dice, &record.record_type, &field, Place::Put) {
+                if let Some(text) = value(dice, &record.record_type, &field, SetBy::Put) {
                     return Step::Write(Argument { pv: format!("{name}.{field}"), kind: Kind::Text, text });
                 }
             }
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_case() {
-        let (one, again, other) = (Random::new(1).case(), Random::new(1).case(), Random::new(2).case());
+        let (one, again, other) = (RandomCase::new(1).case(), RandomCase::new(1).case(), RandomCase::new(2).case());
 
         assert_eq!((&one.database, &one.steps), (&again.database, &again.steps));
         assert_ne!(one.database, other.database);

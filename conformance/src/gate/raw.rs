@@ -10,12 +10,12 @@ use fodo_ca::message::{Answer, HEADER_BYTES, Header, MINOR_VERSION, Request, enc
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Reading, Value};
 
-use crate::Failure;
+use crate::TestFailure;
 use crate::client::OPERATION_DURATION_MAX;
 
 /// How a value is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RequestMethod {
     /// READ_NOTIFY.
     Read,
     /// EVENT_ADD; the first update is the answer.
@@ -23,8 +23,8 @@ pub enum Way {
 }
 
 /// Writes a value without completion and returns the server's reply: nothing, or the status of an ERROR.
-pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result<String, Failure> {
-    let mut circuit = Circuit::open(server, pv)?;
+pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result<String, TestFailure> {
+    let mut circuit = TestCircuit::open(server, pv)?;
     let mut payload = Vec::new();
     let encoded = dbr::encode(dbr, 0, &Reading::bare(value), &mut payload);
     let count = encoded.map_err(|error| error.to_string())?;
@@ -44,16 +44,16 @@ pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result
 pub fn read(
     server: SocketAddr,
     pv: &str,
-    way: Way,
+    way: RequestMethod,
     dbr: DbrType,
     count: u32,
     show: &dyn Fn(&Reading) -> String,
-) -> Result<String, Failure> {
-    let mut circuit = Circuit::open(server, pv)?;
+) -> Result<String, TestFailure> {
+    let mut circuit = TestCircuit::open(server, pv)?;
     let sid = circuit.sid;
     match way {
-        Way::Read => circuit.send_alone(Request::ReadNotify { dbr, count, sid, ioid: Ioid(1) })?,
-        Way::Subscribe => {
+        RequestMethod::Read => circuit.send_alone(Request::ReadNotify { dbr, count, sid, ioid: Ioid(1) })?,
+        RequestMethod::Subscribe => {
             let subscription = SubscriptionId(1);
             // Three unused floats, the mask, padding.
             let payload = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
@@ -76,17 +76,17 @@ pub fn read(
 }
 
 /// A circuit with one channel.
-struct Circuit {
+struct TestCircuit {
     stream: TcpStream,
     sid: Sid,
 }
 
-impl Circuit {
-    fn open(server: SocketAddr, pv: &str) -> Result<Circuit, Failure> {
+impl TestCircuit {
+    fn open(server: SocketAddr, pv: &str) -> Result<TestCircuit, TestFailure> {
         let stream = TcpStream::connect(server).map_err(|error| format!("{server}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(OPERATION_DURATION_MAX)).map_err(|error| error.to_string())?;
-        let mut circuit = Circuit { stream, sid: Sid(0) };
+        let mut circuit = TestCircuit { stream, sid: Sid(0) };
         let minor = u32::from(MINOR_VERSION);
         circuit.send_alone(Request::Version { priority: 0, minor, sequence: 0 })?;
         circuit.send_text(Request::HostName {}, b"here")?;
@@ -104,25 +104,25 @@ impl Circuit {
         }
     }
 
-    fn send_alone(&mut self, request: Request) -> Result<(), Failure> {
+    fn send_alone(&mut self, request: Request) -> Result<(), TestFailure> {
         self.send(request, &[])
     }
 
-    fn send(&mut self, request: Request, payload: &[u8]) -> Result<(), Failure> {
+    fn send(&mut self, request: Request, payload: &[u8]) -> Result<(), TestFailure> {
         let mut bytes = Vec::new();
         request.header(payload.len()).encode(&mut bytes);
         bytes.extend_from_slice(payload);
         self.stream.write_all(&bytes).map_err(|error| error.to_string())
     }
 
-    fn send_text(&mut self, request: Request, text: &[u8]) -> Result<(), Failure> {
+    fn send_text(&mut self, request: Request, text: &[u8]) -> Result<(), TestFailure> {
         let mut bytes = Vec::new();
         encode_text(&mut bytes, |n_bytes| request.header(n_bytes), text);
         self.stream.write_all(&bytes).map_err(|error| error.to_string())
     }
 
     /// Receives the next message.
-    fn next(&mut self) -> Result<(Answer, Vec<u8>), Failure> {
+    fn next(&mut self) -> Result<(Answer, Vec<u8>), TestFailure> {
         let mut bytes = [0; HEADER_BYTES];
         self.stream.read_exact(&mut bytes).map_err(|error| format!("no reply: {error}"))?;
         let (header, _) = Header::decode(&bytes).ok_or("unexpected extended header")?;

@@ -18,11 +18,11 @@
 use std::path::Path;
 
 use super::step::Step;
-use super::{Case, Record};
-use crate::{Failure, place};
+use super::{Case, RecordName};
+use crate::{TestFailure, place};
 
 /// All scenarios, in the order of their names.
-pub fn all() -> Result<Vec<Case>, Failure> {
+pub fn all() -> Result<Vec<Case>, TestFailure> {
     let folder = place::own_folder().join("gate");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -31,14 +31,14 @@ pub fn all() -> Result<Vec<Case>, Failure> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-fn read(path: &Path) -> Result<Case, Failure> {
+fn read(path: &Path) -> Result<Case, TestFailure> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Parses a case from a scenario's text.
-pub fn parse(name: &str, text: &str) -> Result<Case, Failure> {
+pub fn parse(name: &str, text: &str) -> Result<Case, TestFailure> {
     let (database, steps) = text.split_once("---\n").ok_or("missing line `---`")?;
     let lines = steps.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let steps = lines.map(Step::parse).collect::<Result<_, _>>()?;
@@ -47,10 +47,10 @@ pub fn parse(name: &str, text: &str) -> Result<Case, Failure> {
 }
 
 /// The record declared by the line `record(TYPE, "$(P)NAME")`.
-fn record(line: &str) -> Option<Record> {
+fn record(line: &str) -> Option<RecordName> {
     let (record_type, rest) = line.strip_prefix("record(")?.split_once(", \"$(P)")?;
     let name = rest.split('"').next()?;
-    Some(Record { name: name.to_string(), record_type: record_type.to_string() })
+    Some(RecordName { name: name.to_string(), record_type: record_type.to_string() })
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
     fn a_scenario_is_a_database_and_steps() {
         let case = parse("levels", "record(ai, \"$(P)a\") {}\n---\n# up\n\nput a 6\n").unwrap();
 
-        assert_eq!(case.records, [Record { name: "a".into(), record_type: "ai".into() }]);
+        assert_eq!(case.records, [RecordName { name: "a".into(), record_type: "ai".into() }]);
         assert_eq!(case.steps, [Step::parse("put a 6").unwrap()]);
         assert!(parse("levels", "record(ai, \"$(P)a\") {}\n").is_err());
     }

@@ -9,7 +9,7 @@ use fodo_net::{Channel, ClientConfig, Context, Error, Monitor, MonitorEvent, Mon
 
 use super::step::{Acknowledge, Argument, Step, value_of};
 use super::{Case, fields_of, raw};
-use crate::Failure;
+use crate::TestFailure;
 use crate::client::OPERATION_DURATION_MAX;
 use crate::server::Server;
 
@@ -31,7 +31,7 @@ const FENCE: &str = "gate:fence";
 pub const FENCE_DATABASE: &str = "record(longout, \"gate:fence\") {}\n";
 
 /// A server and its client.
-pub struct Side {
+pub struct ServerSide {
     server: Server,
     context: Context,
     fence: Channel,
@@ -56,18 +56,18 @@ struct Watched {
     is_array: bool,
 }
 
-impl Side {
+impl ServerSide {
     /// Connects to a running server.
-    pub fn new(server: Server) -> Result<Side, Failure> {
+    pub fn new(server: Server) -> Result<ServerSide, TestFailure> {
         let context = Context::new(ClientConfig::at(vec![server.address()]));
         let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
         fence.connect(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
         let fence_events = fence.monitor(MonitorOptions::default());
-        Ok(Side { server, context, fence, fence_events, n_fences: 0 })
+        Ok(ServerSide { server, context, fence, fence_events, n_fences: 0 })
     }
 
     /// Connects to every field of every record of the case.
-    pub fn stage(&self, case: &Case, prefix: &str) -> Result<Stage, Failure> {
+    pub fn stage(&self, case: &Case, prefix: &str) -> Result<Stage, TestFailure> {
         let mut names = Vec::new();
         for record in &case.records {
             names.extend(fields_of(&record.record_type).iter().map(|field| format!("{}.{field}", record.name)));
@@ -81,7 +81,7 @@ impl Side {
     }
 
     /// Waits until all events of previous steps are received, as far as the server keeps their order.
-    pub fn fence(&mut self) -> Result<(), Failure> {
+    pub fn fence(&mut self) -> Result<(), TestFailure> {
         self.n_fences += 1;
         let put = self.fence.put(self.n_fences, OPERATION_DURATION_MAX);
         put.map_err(|error| self.server.failure(&error.to_string()))?;
@@ -96,7 +96,7 @@ impl Side {
     }
 
     /// Does one step, and returns the result that the client sees.
-    pub fn run(&self, stage: &mut Stage, step: &Step) -> Result<String, Failure> {
+    pub fn run(&self, stage: &mut Stage, step: &Step) -> Result<String, TestFailure> {
         let channel = |pv: &str| {
             let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
             channel.map_err(|error| error.to_string())
@@ -153,7 +153,7 @@ impl Side {
     }
 
     /// The value of every field, in the order of the case's records and their fields.
-    pub fn read(&self, stage: &Stage) -> Result<Vec<String>, Failure> {
+    pub fn read(&self, stage: &Stage) -> Result<Vec<String>, TestFailure> {
         let channels: Vec<Channel> = stage.fields.iter().map(|(_, channel)| channel.clone()).collect();
         let readings = many::get(&channels, Request::default(), OPERATION_DURATION_MAX);
         let readings: Result<Vec<Reading>, Error> = readings.into_iter().collect();
@@ -164,7 +164,7 @@ impl Side {
 }
 
 impl Stage {
-    /// The names of the fields, in the order of [`Side::read`].
+    /// The names of the fields, in the order of [`ServerSide::read`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_str())
     }

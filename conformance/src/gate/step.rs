@@ -3,8 +3,8 @@
 use fodo_ca::dbr::DbrType;
 use fodo_data::{Kind, Value};
 
-use super::raw::Way;
-use crate::Failure;
+use super::raw::RequestMethod;
+use crate::TestFailure;
 
 /// The acknowledgement field to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Step {
     Get(Argument),
     /// Requests a value as any DBR type, by a read or by the first update of a subscription; a count of 0 requests all
     /// elements.
-    Request { pv: String, way: Way, dbr: DbrType, count: u32 },
+    Request { pv: String, way: RequestMethod, dbr: DbrType, count: u32 },
     /// Acknowledges alarms: ACKT or ACKS, and the number to write.
     Acknowledge(String, Acknowledge, u16),
     /// Waits, for both servers at once.
@@ -62,7 +62,7 @@ impl Step {
     /// Parses `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND
     /// [COUNT]`, `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER`
     /// or `wait SECONDS`.
-    pub fn parse(line: &str) -> Result<Step, Failure> {
+    pub fn parse(line: &str) -> Result<Step, TestFailure> {
         let unknown = || format!("unknown step \"{line}\"");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
         let (pv, argument) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -75,7 +75,7 @@ impl Step {
             "process" => Ok(Step::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
             "get" => Ok(Step::Get(argument)),
             "read" | "subscribe" => {
-                let way = if verb == "read" { Way::Read } else { Way::Subscribe };
+                let way = if verb == "read" { RequestMethod::Read } else { RequestMethod::Subscribe };
                 let (dbr, count) = argument.text.split_once(' ').ok_or_else(unknown)?;
                 let dbr = DbrType(dbr.parse().map_err(|_| unknown())?);
                 let count = count.parse().map_err(|_| unknown())?;
@@ -104,8 +104,10 @@ impl Step {
             Step::Put(argument) => written("put", argument),
             Step::Write(argument) => written("write", argument),
             Step::Get(argument) => written("get", argument),
-            Step::Request { pv, way: Way::Read, dbr, count } => format!("read {pv} {} {count}", dbr.0),
-            Step::Request { pv, way: Way::Subscribe, dbr, count } => format!("subscribe {pv} {} {count}", dbr.0),
+            Step::Request { pv, way: RequestMethod::Read, dbr, count } => format!("read {pv} {} {count}", dbr.0),
+            Step::Request { pv, way: RequestMethod::Subscribe, dbr, count } => {
+                format!("subscribe {pv} {} {count}", dbr.0)
+            }
             Step::Acknowledge(pv, Acknowledge::Transient, number) => format!("ackt {pv} {number}"),
             Step::Acknowledge(pv, Acknowledge::Severity, number) => format!("acks {pv} {number}"),
             Step::Wait(seconds) => format!("wait {seconds}"),
@@ -120,7 +122,7 @@ fn typed(argument: &str) -> Option<(Kind, &str)> {
 }
 
 /// The value to send: one text, or numbers separated by blanks.
-pub fn value_of(kind: Kind, text: &str) -> Result<Value, Failure> {
+pub fn value_of(kind: Kind, text: &str) -> Result<Value, TestFailure> {
     if kind == Kind::Text {
         return Ok(Value::from(text));
     }

@@ -7,15 +7,15 @@ use fodo_data::EventMask;
 use serde_json::{Value as Json, json};
 
 use super::{UPDATE_DURATION_MAX, expect, expect_value};
-use crate::Failure;
-use crate::client::{Client, Shape};
+use crate::TestFailure;
+use crate::client::{Client, ValueForm};
 use crate::server::{Server, ServerKind};
 
 /// Maximum time until a value is correct.
 const SETTLED_DURATION_MAX: Duration = Duration::from_secs(30);
 
 /// Monitors of VALUE and of LOG follow their own deadbands: 1 and 5.
-pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(-100.0), true)?;
     client.put(&pv, &json!(0.0), true)?;
@@ -34,7 +34,7 @@ pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &
 }
 
 /// A monitor of ALARM reports changes of severity only, one of PROPERTY changes of units only.
-pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(0.0), true)?;
     client.put(&server.pv("masked.EGU"), &json!("V"), true)?;
@@ -52,11 +52,11 @@ pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Serve
     all_tell(client, &pv, &[alarm], 80.0)
 }
 
-fn all_tell(client: &mut dyn Client, pv: &str, monitors: &[usize], value: f64) -> Result<(), Failure> {
+fn all_tell(client: &mut dyn Client, pv: &str, monitors: &[usize], value: f64) -> Result<(), TestFailure> {
     monitors.iter().try_for_each(|monitor| updates_are(client, pv, *monitor, &[value]))
 }
 
-fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]) -> Result<(), Failure> {
+fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]) -> Result<(), TestFailure> {
     let updates = client.take(monitor, values.len(), UPDATE_DURATION_MAX)?;
     let told: Vec<Option<f64>> = updates.iter().map(|update| update.value.as_f64()).collect();
     let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
@@ -64,7 +64,7 @@ fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]
 }
 
 /// An array has as many elements as the last put, whether more or fewer than before.
-pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("wf_DOUBLE");
     client.put(&pv, &json!([0.5, 0.5]), true)?;
     let monitor = client.monitor(&pv)?;
@@ -73,7 +73,7 @@ pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Resul
     for count in [3, 8, 2, 7, 1, 8] {
         let elements: Vec<f64> = (0..count).map(|index| f64::from(index) + 0.25).collect();
         client.put(&pv, &json!(elements), true)?;
-        expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(elements))?;
+        expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!(elements))?;
         let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
         expect(&pv, "updates", &updates.len(), &1)?;
         expect_value(&pv, &updates[0], &json!(elements))?;
@@ -82,7 +82,7 @@ pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Resul
 }
 
 /// With `$` after the name a string is an array of characters, for reading and writing.
-pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let (plain, long) = (server.pv("stringout"), server.pv("stringout.VAL$"));
     let longest = "all thirty-nine letters of one string..";
 
@@ -90,25 +90,25 @@ pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) 
     let about = client.connect(&long)?;
     expect(&long, "kind", &about.kind.as_str(), &"CHAR")?;
     expect(&long, "count", &about.count, &40)?;
-    expect(&long, "text", &client.get(&long, Shape::LongText)?.value, &json!(longest))?;
+    expect(&long, "text", &client.get(&long, ValueForm::LongText)?.value, &json!(longest))?;
 
     let shorter: Vec<u8> = b"written as characters\0".to_vec();
     client.put(&long, &json!(shorter), true)?;
-    expect_value(&plain, &client.get(&plain, Shape::Value)?, &json!("written as characters"))
+    expect_value(&plain, &client.get(&plain, ValueForm::Value)?, &json!("written as characters"))
 }
 
 /// A put with completion ends after work that takes 0.3 s.
-pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let (pv, done) = (server.pv("slow"), server.pv("slow:done"));
     for n in 1..=3 {
         client.put(&pv, &json!(n), true)?;
-        expect_value(&done, &client.get(&done, Shape::Value)?, &json!(n))?;
+        expect_value(&done, &client.get(&done, ValueForm::Value)?, &json!(n))?;
     }
     Ok(())
 }
 
 /// A PV that this user may not write is reported as not writable, can be read, and rejects puts.
-pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("locked");
     expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
     let open = server.pv("longout");
@@ -116,11 +116,11 @@ pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Res
 
     is_refused(client, &pv, &json!(6))?;
 
-    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(5))
+    expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!(5))
 }
 
 /// A field that is not writable rejects puts and keeps its value.
-pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
     let pv = server.pv("ao.RTYP");
     // EPICS' server reports it as writable, and rejects each put.
     if server.kind == ServerKind::Fodo {
@@ -129,10 +129,10 @@ pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Serv
 
     is_refused(client, &pv, &json!("calc"))?;
 
-    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!("ao"))
+    expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!("ao"))
 }
 
-fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), Failure> {
+fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), TestFailure> {
     match client.put(pv, value, true) {
         Ok(()) => Err(format!("{pv}: a put succeeded that must be rejected")),
         Err(why) if why.contains("printed nothing") || why.contains("has ended") => Err(why),
@@ -141,7 +141,7 @@ fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), Fai
 }
 
 /// After a server was killed and restarted, monitors, gets and puts work again.
-pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Server) -> Result<(), Failure> {
+pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Server) -> Result<(), TestFailure> {
     let pv = server.pv("ao");
     client.put(&pv, &json!(4.5), true)?;
     let monitor = client.monitor(&pv)?;
@@ -158,10 +158,10 @@ pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Serv
 }
 
 /// A client may have several channels, which reconnect one after the other.
-fn settles(client: &mut dyn Client, pv: &str, value: f64) -> Result<(), Failure> {
+fn settles(client: &mut dyn Client, pv: &str, value: f64) -> Result<(), TestFailure> {
     let deadline = Instant::now() + SETTLED_DURATION_MAX;
     loop {
-        match client.get(pv, Shape::Value) {
+        match client.get(pv, ValueForm::Value) {
             Ok(sample) => return expect_value(pv, &sample, &json!(value)),
             Err(why) if Instant::now() > deadline => return Err(why),
             Err(_) => std::thread::sleep(Duration::from_millis(50)),

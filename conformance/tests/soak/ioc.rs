@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
-use fodo_conformance::process::{Process, confine};
+use fodo_conformance::process::{Process, restrict_to_loopback};
 use fodo_net::{ClientConfig, Context};
 use rustix::process::Signal;
 
@@ -64,11 +64,11 @@ impl Ioc {
             "127.0.0.1",
         ]);
         command.args(["--port", &port.to_string()]);
-        confine(&mut command, port);
+        restrict_to_loopback(&mut command, port);
         // Required for the huge arrays.
         command.env("EPICS_CA_MAX_ARRAY_BYTES", "100000000");
         let mut process = Process::start("fodo ioc", &mut command).expect("it starts");
-        let ready = process.line_that_begins("fodo ioc: serving", PATIENCE).expect("it serves");
+        let ready = process.wait_for_line_starting("fodo ioc: serving", PATIENCE).expect("it serves");
         let (_, url) = ready.split_once("metrics on http://").expect("it prints the address of its metrics");
         let metrics = url.trim_end_matches("/metrics)").parse().expect("an address");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -102,7 +102,7 @@ impl Ioc {
     }
 
     fn account(&self) -> PathBuf {
-        self.process.account().expect("it runs")
+        self.process.proc_folder().expect("it runs")
     }
 
     /// Makes it load rules without write access.

@@ -25,15 +25,15 @@ pub enum Anomaly {
 /// requires the period to change by a fifth. Beacons arrive by several routes: one with the same number, or a number
 /// just before, is a copy.
 #[derive(Debug)]
-pub struct Beacons {
-    servers: HashMap<SocketAddr, Server>,
+pub struct BeaconMonitor {
+    servers: HashMap<SocketAddr, BeaconSource>,
     /// In the order in which they were first received; when the table is full, the first is removed.
     order: VecDeque<SocketAddr>,
     since: Instant,
 }
 
 #[derive(Debug)]
-struct Server {
+struct BeaconSource {
     number: u32,
     heard: Instant,
     period: Option<Duration>,
@@ -42,10 +42,10 @@ struct Server {
 /// The first minor version whose beacons are numbered.
 const MINOR_COUNTED: u16 = 10;
 
-impl Beacons {
+impl BeaconMonitor {
     /// Creates a table without servers.
-    pub fn new(now: Now) -> Beacons {
-        Beacons { servers: HashMap::new(), order: VecDeque::new(), since: now.monotonic }
+    pub fn new(now: Now) -> BeaconMonitor {
+        BeaconMonitor { servers: HashMap::new(), order: VecDeque::new(), since: now.monotonic }
     }
 
     /// The number of known servers.
@@ -81,12 +81,12 @@ impl Beacons {
         match number {
             Some(number) if number.wrapping_sub(server.number) as i32 > 0 => server.counted(address, number, now),
             // A copy of the same beacon by another route, or one overtaken by a later one.
-            Some(_) if silence < limit::BEACON_DETOUR => None,
+            Some(_) if silence < limit::BEACON_DUPLICATE_DELAY => None,
             Some(number) => {
-                *server = Server { number, heard: now, period: None };
+                *server = BeaconSource { number, heard: now, period: None };
                 Some(Anomaly::Started(address))
             }
-            None if silence < limit::BEACON_DETOUR => None,
+            None if silence < limit::BEACON_DUPLICATE_DELAY => None,
             None => {
                 let is_sooner = server.period.is_some_and(|period| silence.mul_f64(1.25) < period);
                 let anomaly = server.counted(address, server.number.wrapping_add(1), now);
@@ -102,11 +102,11 @@ impl Beacons {
             self.servers.remove(&first);
         }
         self.order.push_back(address);
-        self.servers.insert(address, Server { number, heard: now, period: None });
+        self.servers.insert(address, BeaconSource { number, heard: now, period: None });
     }
 }
 
-impl Server {
+impl BeaconSource {
     /// Records a later beacon; reports an anomaly if it follows a silence of several periods.
     fn counted(&mut self, address: SocketAddr, number: u32, now: Instant) -> Option<Anomaly> {
         let silence = now.saturating_duration_since(self.heard);
@@ -114,7 +114,7 @@ impl Server {
         let was_away =
             self.period.is_some_and(|period| silence >= period.mul_f64(3.25) && silence >= limit::BEACON_SILENCE);
         let n_periods = number.wrapping_sub(self.number).max(1);
-        *self = Server {
+        *self = BeaconSource {
             number,
             heard: now,
             period: Some(if was_away { limit::BEACON_PERIODS.1 } else { silence / n_periods }),
@@ -144,16 +144,16 @@ mod tests {
         bytes
     }
 
-    struct Ear {
-        beacons: Beacons,
+    struct BeaconRecorder {
+        beacons: BeaconMonitor,
         start: Now,
         now: Now,
     }
 
-    impl Ear {
-        fn new() -> Ear {
+    impl BeaconRecorder {
+        fn new() -> BeaconRecorder {
             let now = Now::for_test();
-            Ear { beacons: Beacons::new(now), start: now, now }
+            BeaconRecorder { beacons: BeaconMonitor::new(now), start: now, now }
         }
 
         fn at(&mut self, seconds: f64, bytes: &[u8]) -> Vec<Anomaly> {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_was_running_before_is_no_news_and_what_starts_is() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
 
         assert_eq!(ear.at(3.0, &beacon(server(1), 13, 500)), []);
         assert_eq!(ear.at(3.0, &beacon(server(2), 13, 0)), [Anomaly::Started(server(2))]);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_server_that_counts_from_the_start_again_has_started_again() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
         ear.at(1.0, &beacon(server(1), 13, 500));
         ear.at(16.0, &beacon(server(1), 13, 501));
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_beacon_that_comes_twice_or_late_is_one() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
         ear.at(1.0, &beacon(server(1), 13, 500));
         ear.at(16.0, &beacon(server(1), 13, 501));
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_server_that_was_not_heard_for_long_is_told_of_when_it_is() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
         ear.at(0.0, &beacon(server(1), 13, 500));
         ear.at(15.0, &beacon(server(1), 13, 501));
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_count_has_started_again_when_it_comes_too_soon() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
         for step in 0..4 {
             assert_eq!(ear.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
         }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn row_9_twenty_thousand_servers_take_no_more_room_than_the_table_has() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
 
         for index in 0..20_000 {
             ear.at(f64::from(index) / 1000.0, &beacon(server(index), 13, 3));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_no_beacon_of_a_server_is_passed_over() {
-        let mut ear = Ear::new();
+        let mut ear = BeaconRecorder::new();
         let nowhere = SocketAddr::new(server(1).ip(), 0);
         let everywhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), 5064);
 

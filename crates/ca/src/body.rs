@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
 
-use crate::dbr::{self, DbrType, Malformed};
+use crate::dbr::{self, DbrType, MalformedPayload};
 use crate::limit;
 
 /// Elements being decoded from bytes to an array.
 #[derive(Debug)]
-pub enum Elements {
+pub enum DecodedElements {
     /// CHAR
     U8(Vec<u8>),
     /// SHORT
@@ -26,27 +26,27 @@ pub enum Elements {
     Text(Vec<Text>),
 }
 
-impl Elements {
+impl DecodedElements {
     /// Creates an empty list; kinds that CA does not have are stored as doubles.
-    pub fn new(kind: Kind) -> Elements {
+    pub fn new(kind: Kind) -> DecodedElements {
         match kind {
-            Kind::U8 => Elements::U8(Vec::new()),
-            Kind::I16 => Elements::I16(Vec::new()),
-            Kind::Enum => Elements::Enum(Vec::new()),
-            Kind::I32 => Elements::I32(Vec::new()),
-            Kind::F32 => Elements::F32(Vec::new()),
-            Kind::Text => Elements::Text(Vec::new()),
-            _ => Elements::F64(Vec::new()),
+            Kind::U8 => DecodedElements::U8(Vec::new()),
+            Kind::I16 => DecodedElements::I16(Vec::new()),
+            Kind::Enum => DecodedElements::Enum(Vec::new()),
+            Kind::I32 => DecodedElements::I32(Vec::new()),
+            Kind::F32 => DecodedElements::F32(Vec::new()),
+            Kind::Text => DecodedElements::Text(Vec::new()),
+            _ => DecodedElements::F64(Vec::new()),
         }
     }
 
     /// Creates an empty list in the memory of an array, if the array has no other owner and has this kind.
-    pub fn reusing(kind: Kind, room: Option<Array>) -> Elements {
+    pub fn reusing(kind: Kind, room: Option<Array>) -> DecodedElements {
         macro_rules! cleared {
             ($variant:ident, $shared:expr) => {
                 if let Ok(mut elements) = Arc::try_unwrap($shared) {
                     elements.clear();
-                    return Elements::$variant(elements);
+                    return DecodedElements::$variant(elements);
                 }
             };
         }
@@ -60,7 +60,7 @@ impl Elements {
             (Kind::Text, Some(Array::Text(shared))) => cleared!(Text, shared),
             _ => {}
         }
-        Elements::new(kind)
+        DecodedElements::new(kind)
     }
 
     /// Reserves memory for more elements, at most `n_left`.
@@ -68,31 +68,41 @@ impl Elements {
         macro_rules! reserve {
             ($elements:expr) => {
                 if $elements.len() == $elements.capacity() {
-                    $elements.reserve_exact(n_left.min($elements.len().max(limit::ROOM_ELEMENTS)));
+                    $elements.reserve_exact(n_left.min($elements.len().max(limit::RESERVED_ELEMENTS_MAX)));
                 }
             };
         }
         match self {
-            Elements::U8(elements) => reserve!(elements),
-            Elements::I16(elements) => reserve!(elements),
-            Elements::Enum(elements) => reserve!(elements),
-            Elements::I32(elements) => reserve!(elements),
-            Elements::F32(elements) => reserve!(elements),
-            Elements::F64(elements) => reserve!(elements),
-            Elements::Text(elements) => reserve!(elements),
+            DecodedElements::U8(elements) => reserve!(elements),
+            DecodedElements::I16(elements) => reserve!(elements),
+            DecodedElements::Enum(elements) => reserve!(elements),
+            DecodedElements::I32(elements) => reserve!(elements),
+            DecodedElements::F32(elements) => reserve!(elements),
+            DecodedElements::F64(elements) => reserve!(elements),
+            DecodedElements::Text(elements) => reserve!(elements),
         }
     }
 
     /// Appends whole elements; bytes of an incomplete element at the end are ignored.
     pub fn append(&mut self, bytes: &[u8]) {
         match self {
-            Elements::U8(elements) => elements.extend_from_slice(bytes),
-            Elements::I16(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| i16::from_be_bytes(n))),
-            Elements::Enum(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| u16::from_be_bytes(n))),
-            Elements::I32(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| i32::from_be_bytes(n))),
-            Elements::F32(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| f32::from_be_bytes(n))),
-            Elements::F64(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| f64::from_be_bytes(n))),
-            Elements::Text(elements) => {
+            DecodedElements::U8(elements) => elements.extend_from_slice(bytes),
+            DecodedElements::I16(elements) => {
+                elements.extend(bytes.as_chunks().0.iter().map(|&n| i16::from_be_bytes(n)))
+            }
+            DecodedElements::Enum(elements) => {
+                elements.extend(bytes.as_chunks().0.iter().map(|&n| u16::from_be_bytes(n)))
+            }
+            DecodedElements::I32(elements) => {
+                elements.extend(bytes.as_chunks().0.iter().map(|&n| i32::from_be_bytes(n)))
+            }
+            DecodedElements::F32(elements) => {
+                elements.extend(bytes.as_chunks().0.iter().map(|&n| f32::from_be_bytes(n)))
+            }
+            DecodedElements::F64(elements) => {
+                elements.extend(bytes.as_chunks().0.iter().map(|&n| f64::from_be_bytes(n)))
+            }
+            DecodedElements::Text(elements) => {
                 elements.extend(bytes.as_chunks::<40>().0.iter().map(|text| Text::from_bytes(text)));
             }
         }
@@ -101,26 +111,26 @@ impl Elements {
     /// The memory of the elements, including allocations of texts, excluding unused capacity.
     fn n_bytes(&self) -> usize {
         match self {
-            Elements::U8(elements) => elements.len(),
-            Elements::I16(elements) => size_of_val(&elements[..]),
-            Elements::Enum(elements) => size_of_val(&elements[..]),
-            Elements::I32(elements) => size_of_val(&elements[..]),
-            Elements::F32(elements) => size_of_val(&elements[..]),
-            Elements::F64(elements) => size_of_val(&elements[..]),
-            Elements::Text(elements) => elements.len() * (size_of::<Text>() + limit::TEXT_BYTES),
+            DecodedElements::U8(elements) => elements.len(),
+            DecodedElements::I16(elements) => size_of_val(&elements[..]),
+            DecodedElements::Enum(elements) => size_of_val(&elements[..]),
+            DecodedElements::I32(elements) => size_of_val(&elements[..]),
+            DecodedElements::F32(elements) => size_of_val(&elements[..]),
+            DecodedElements::F64(elements) => size_of_val(&elements[..]),
+            DecodedElements::Text(elements) => elements.len() * (size_of::<Text>() + limit::TEXT_BYTES),
         }
     }
 
     /// Converts the elements to a value.
     pub fn into_value(self) -> Value {
         Value::Array(match self {
-            Elements::U8(elements) => Array::U8(Arc::new(elements)),
-            Elements::I16(elements) => Array::I16(Arc::new(elements)),
-            Elements::Enum(elements) => Array::Enum(Arc::new(elements)),
-            Elements::I32(elements) => Array::I32(Arc::new(elements)),
-            Elements::F32(elements) => Array::F32(Arc::new(elements)),
-            Elements::F64(elements) => Array::F64(Arc::new(elements)),
-            Elements::Text(elements) => Array::Text(Arc::new(elements)),
+            DecodedElements::U8(elements) => Array::U8(Arc::new(elements)),
+            DecodedElements::I16(elements) => Array::I16(Arc::new(elements)),
+            DecodedElements::Enum(elements) => Array::Enum(Arc::new(elements)),
+            DecodedElements::I32(elements) => Array::I32(Arc::new(elements)),
+            DecodedElements::F32(elements) => Array::F32(Arc::new(elements)),
+            DecodedElements::F64(elements) => Array::F64(Arc::new(elements)),
+            DecodedElements::Text(elements) => Array::Text(Arc::new(elements)),
         })
     }
 }
@@ -146,7 +156,7 @@ pub struct Incoming {
     element_bytes: usize,
     head: Vec<u8>,
     head_bytes: usize,
-    elements: Elements,
+    elements: DecodedElements,
     /// The first bytes of an incomplete element.
     part: Vec<u8>,
     /// Bytes of elements that have not arrived yet.
@@ -157,17 +167,22 @@ pub struct Incoming {
 impl Incoming {
     /// Expects a payload of `payload_bytes`, in the memory of `room` if suitable. Fails if type and count need more
     /// bytes.
-    pub fn new(dbr: DbrType, count: u32, payload_bytes: usize, room: Option<Array>) -> Result<Incoming, Malformed> {
-        let (head_bytes, element_bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
-        let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
-        let needed = dbr.payload_bytes(count).ok_or(Malformed::Short)?;
-        let padding_left = payload_bytes.checked_sub(needed).ok_or(Malformed::Short)?;
+    pub fn new(
+        dbr: DbrType,
+        count: u32,
+        payload_bytes: usize,
+        room: Option<Array>,
+    ) -> Result<Incoming, MalformedPayload> {
+        let (head_bytes, element_bytes) = dbr.layout().ok_or(MalformedPayload::UnknownType(dbr))?;
+        let kind = dbr.kind().ok_or(MalformedPayload::UnknownType(dbr))?;
+        let needed = dbr.payload_bytes(count).ok_or(MalformedPayload::Short)?;
+        let padding_left = payload_bytes.checked_sub(needed).ok_or(MalformedPayload::Short)?;
         Ok(Incoming {
             dbr,
             element_bytes,
             head: Vec::new(),
             head_bytes,
-            elements: Elements::reusing(kind, room),
+            elements: DecodedElements::reusing(kind, room),
             part: Vec::new(),
             elements_left: needed - head_bytes,
             padding_left,
@@ -216,7 +231,7 @@ impl Incoming {
     }
 
     /// The reading; call it when the payload is complete.
-    pub fn finish(self) -> Result<Reading, Malformed> {
+    pub fn finish(self) -> Result<Reading, MalformedPayload> {
         dbr::decode_head(self.dbr, &self.head, self.elements.into_value())
     }
 }
@@ -277,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_count_beyond_the_payload_is_refused_before_any_room_is_made() {
-        assert_eq!(Incoming::new(DbrType(5), 1000, 3999, None).unwrap_err(), Malformed::Short);
-        assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000, None).unwrap_err(), Malformed::Short);
+        assert_eq!(Incoming::new(DbrType(5), 1000, 3999, None).unwrap_err(), MalformedPayload::Short);
+        assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000, None).unwrap_err(), MalformedPayload::Short);
     }
 }

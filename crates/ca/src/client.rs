@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
 
-use crate::dbr::{self, DbrType, Level, Malformed};
+use crate::dbr::{self, DbrType, Level, MalformedPayload};
 use crate::eca::Eca;
-use crate::frame::{Framer, Plan, Receiver};
+use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::told_ip;
@@ -48,22 +48,22 @@ pub enum Event {
     /// The server removed a channel (SERVER_DISCONN).
     ChannelGone { cid: Cid },
     /// The server rejected a request (ERROR); `text` is the server's explanation, which may be empty.
-    Complaint { about: About, status: Eca, text: String },
+    Complaint { about: RejectedRequest, status: Eca, text: String },
     /// The server knows where a name is served: at `server`, or `None` for itself.
     Claimed { cid: Cid, server: Option<SocketAddr> },
-    /// The server has sent nothing for [`limit::CREATE_ANSWER`] although a channel waits for its confirmation.
+    /// The server has sent nothing for [`limit::CREATE_TIMEOUT`] although a channel waits for its confirmation.
     CreateUnanswered,
     /// The server did not reply to the echo in time: the circuit counts as unresponsive but stays open.
     Unresponsive,
     /// The server sends again after [`Event::Unresponsive`].
     Responsive,
     /// The circuit is no longer usable; no further events follow.
-    Closed(Closed),
+    Closed(DisconnectReason),
 }
 
 /// Which request a server rejected with ERROR, as far as its message identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum RejectedRequest {
     /// A get or a put with completion, which ends with the message.
     Operation(Ioid),
     /// A subscription, which delivers no update for now.
@@ -100,7 +100,7 @@ impl Listener for Vec<Event> {
 
 /// Why a circuit was closed from this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum DisconnectReason {
     /// The bytes from the server cannot be parsed any further.
     Malformed(&'static str),
 }
@@ -120,7 +120,7 @@ enum Liveness {
 #[derive(Debug)]
 pub struct Circuit {
     framer: Framer,
-    inner: Inner,
+    inner: ClientState,
     liveness: Liveness,
     /// The latest time for a sign of life while channels wait for their confirmation.
     create_until: Option<Instant>,
@@ -129,7 +129,7 @@ pub struct Circuit {
 
 /// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
-struct Inner {
+struct ClientState {
     outbox: Outbox,
     server_minor: u32,
     /// The element count of each channel, for servers that do not support a count of 0.
@@ -156,7 +156,7 @@ impl Circuit {
             message::encode_text(bytes, |size| Request::ClientName {}.header(size), config.user.as_bytes());
             message::encode_text(bytes, |size| Request::HostName {}.header(size), config.host.as_bytes());
         });
-        let inner = Inner {
+        let inner = ClientState {
             outbox,
             server_minor: 0,
             counts: HashMap::new(),
@@ -178,7 +178,7 @@ impl Circuit {
     /// Requests a channel.
     pub fn create(&mut self, cid: Cid, name: &str, now: Now) {
         self.inner.n_creating += 1;
-        self.create_until.get_or_insert(now.monotonic + limit::CREATE_ANSWER);
+        self.create_until.get_or_insert(now.monotonic + limit::CREATE_TIMEOUT);
         let request = Request::CreateChan { cid, minor: u32::from(MINOR_VERSION) };
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
@@ -243,12 +243,12 @@ impl Circuit {
             listener.event(Event::Responsive);
         }
         self.liveness = Liveness::Heard(now.monotonic + self.echo_after);
-        let mut telling = Telling { inner: &mut self.inner, listener };
+        let mut telling = Dispatcher { inner: &mut self.inner, listener };
         if let Err(reason) = self.framer.feed(bytes, now, &mut telling) {
             telling.close(reason);
         }
         if self.create_until.is_some() || self.inner.n_creating > 0 {
-            self.create_until = (self.inner.n_creating > 0).then(|| now.monotonic + limit::CREATE_ANSWER);
+            self.create_until = (self.inner.n_creating > 0).then(|| now.monotonic + limit::CREATE_TIMEOUT);
         }
     }
 
@@ -260,7 +260,7 @@ impl Circuit {
         match self.liveness {
             Liveness::Heard(until) if now.monotonic >= until => {
                 self.inner.outbox.push(|bytes| Request::Echo {}.encode(bytes));
-                self.liveness = Liveness::Asked(now.monotonic + limit::ECHO_ANSWER);
+                self.liveness = Liveness::Asked(now.monotonic + limit::ECHO_TIMEOUT);
             }
             Liveness::Asked(until) if now.monotonic >= until => {
                 self.liveness = Liveness::Silent;
@@ -303,7 +303,7 @@ impl Circuit {
     }
 }
 
-impl Inner {
+impl ClientState {
     /// The count to send: old servers get the channel's own count instead of 0.
     #[inline]
     fn count(&self, sid: Sid, count: u32) -> u32 {
@@ -322,15 +322,15 @@ impl Inner {
 }
 
 /// The state machine while it processes bytes, with its listener.
-struct Telling<'a, L> {
-    inner: &'a mut Inner,
+struct Dispatcher<'a, L> {
+    inner: &'a mut ClientState,
     listener: &'a mut L,
 }
 
-impl<L: Listener> Telling<'_, L> {
+impl<L: Listener> Dispatcher<'_, L> {
     fn close(&mut self, reason: &'static str) {
         if !std::mem::replace(&mut self.inner.is_closed, true) {
-            self.listener.event(Event::Closed(Closed::Malformed(reason)));
+            self.listener.event(Event::Closed(DisconnectReason::Malformed(reason)));
         }
     }
 
@@ -406,11 +406,13 @@ impl<L: Listener> Telling<'_, L> {
         let n_header = request.map_or(payload.len(), |(_, n_header)| n_header);
         let text = message::text(&payload[n_header..]).unwrap_or_default();
         let about = match request.map(|(request, _)| Request::from_header(&request)) {
-            Some(Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. }) => About::Operation(ioid),
-            Some(Request::EventAdd { subscription, .. }) => About::Subscription(subscription),
-            _ if cid == Cid(u32::MAX) => About::Circuit,
-            Some(Request::Write { .. }) => About::Put(cid),
-            _ => About::Channel(cid),
+            Some(Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. }) => {
+                RejectedRequest::Operation(ioid)
+            }
+            Some(Request::EventAdd { subscription, .. }) => RejectedRequest::Subscription(subscription),
+            _ if cid == Cid(u32::MAX) => RejectedRequest::Circuit,
+            Some(Request::Write { .. }) => RejectedRequest::Put(cid),
+            _ => RejectedRequest::Channel(cid),
         };
         let text = String::from_utf8_lossy(text).into_owned();
         self.listener.event(Event::Complaint { about, status, text });
@@ -425,12 +427,12 @@ fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Readi
     }
     match dbr::decode(dbr, count, payload) {
         Ok(reading) => Ok(reading),
-        Err(Malformed::UnknownType(_)) => Err(Eca::BADTYPE),
-        Err(Malformed::Short) => Err(Eca::BADCOUNT),
+        Err(MalformedPayload::UnknownType(_)) => Err(Eca::BADTYPE),
+        Err(MalformedPayload::Short) => Err(Eca::BADCOUNT),
     }
 }
 
-impl<L: Listener> Receiver for Telling<'_, L> {
+impl<L: Listener> MessageHandler for Dispatcher<'_, L> {
     fn knows(&self, _: u16) -> bool {
         // A newer server may send unknown commands.
         true
@@ -530,14 +532,14 @@ mod tests {
 
         circuit.create(Cid(1), "x", start);
         let due = circuit.deadline().unwrap();
-        circuit.tick(start + limit::CREATE_ANSWER, &mut events);
-        circuit.tick(start + limit::CREATE_ANSWER * 2, &mut events);
-        assert_eq!((due, &events[..]), (start.monotonic + limit::CREATE_ANSWER, &[Event::CreateUnanswered][..]));
+        circuit.tick(start + limit::CREATE_TIMEOUT, &mut events);
+        circuit.tick(start + limit::CREATE_TIMEOUT * 2, &mut events);
+        assert_eq!((due, &events[..]), (start.monotonic + limit::CREATE_TIMEOUT, &[Event::CreateUnanswered][..]));
 
         // ECHO is a sign of life; CREATE_CH_FAIL is the reply.
         let heard = start + Duration::from_secs(10);
         circuit.received(&[0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], heard, &mut events);
-        assert_eq!(circuit.deadline(), Some(heard.monotonic + limit::CREATE_ANSWER));
+        assert_eq!(circuit.deadline(), Some(heard.monotonic + limit::CREATE_TIMEOUT));
         circuit.received(&[0, 26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], heard, &mut events);
         assert_eq!(circuit.deadline(), Some(heard.monotonic + Duration::from_secs(30)));
         assert_eq!(events, [Event::CreateUnanswered, Event::CreateFailed { cid: Cid(1) }]);
@@ -548,13 +550,16 @@ mod tests {
         let start = Now::for_test();
         let mut circuit = Circuit::new(&config(), start);
         let requests = [
-            (Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(3) }, About::Operation(Ioid(3))),
+            (
+                Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(3) },
+                RejectedRequest::Operation(Ioid(3)),
+            ),
             (
                 Request::EventAdd { dbr: DbrType(6), count: 1, sid: Sid(2), subscription: SubscriptionId(4) },
-                About::Subscription(SubscriptionId(4)),
+                RejectedRequest::Subscription(SubscriptionId(4)),
             ),
-            (Request::Write { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(0) }, About::Put(Cid(1))),
-            (Request::ClearChannel { sid: Sid(2), cid: Cid(1) }, About::Channel(Cid(1))),
+            (Request::Write { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(0) }, RejectedRequest::Put(Cid(1))),
+            (Request::ClearChannel { sid: Sid(2), cid: Cid(1) }, RejectedRequest::Channel(Cid(1))),
         ];
 
         for (request, about) in requests {

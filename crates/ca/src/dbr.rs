@@ -69,7 +69,7 @@ const SPECIALS: [(&str, Kind, usize, usize); 4] = [
 
 /// The properties of one type.
 #[derive(Clone, Copy)]
-struct Row {
+struct TypeInfo {
     prefix: &'static str,
     name: &'static str,
     kind: Kind,
@@ -83,8 +83,8 @@ struct Row {
 }
 
 /// Every type by number, computed at compile time because every value looks up its row.
-const ROWS: [Row; 39] = {
-    let blank = Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0, needing_meta: 0 };
+const ROWS: [TypeInfo; 39] = {
+    let blank = TypeInfo { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0, needing_meta: 0 };
     let mut rows = [blank; 39];
     let mut number = 0;
     while number < rows.len() {
@@ -92,12 +92,12 @@ const ROWS: [Row; 39] = {
             let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
             let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
             let needing_meta = needing_meta(basic.kind, level);
-            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
+            TypeInfo { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
             // None of these types is only a value.
             let needing_meta = u16::MAX;
-            Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
+            TypeInfo { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
         number += 1;
     }
@@ -146,7 +146,7 @@ impl DbrType {
     }
 
     #[inline]
-    fn row(self) -> Option<&'static Row> {
+    fn row(self) -> Option<&'static TypeInfo> {
         ROWS.get(usize::from(self.0))
     }
 
@@ -338,31 +338,31 @@ pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<
 }
 
 /// A value converted to the kind of its wire type, ready to be sent.
-pub enum Wire {
+pub enum WireValue {
     /// One element.
     Scalar(Scalar),
     /// Elements, shared with other owners.
     Array(Array),
 }
 
-impl Wire {
+impl WireValue {
     /// The number of elements.
     pub fn n_elements(&self) -> usize {
         match self {
-            Wire::Scalar(_) => 1,
-            Wire::Array(array) => array.len(),
+            WireValue::Scalar(_) => 1,
+            WireValue::Array(array) => array.len(),
         }
     }
 }
 
 /// Converts the value of a reading for `dbr`; an array that already has the right kind is not copied.
-pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
+pub fn wire(dbr: DbrType, reading: &Reading) -> Result<WireValue, ConvertError> {
     let Some(kind) = dbr.kind() else { return Err(ConvertError::Empty) };
     let meta = reading.meta.as_deref();
     let kind = element_kind(&reading.value, kind, meta)?;
     Ok(match &reading.value {
-        Value::Scalar(scalar) => Wire::Scalar(scalar.to_kind(kind, meta)?),
-        Value::Array(array) => Wire::Array(array.to_kind(kind, meta)?),
+        Value::Scalar(scalar) => WireValue::Scalar(scalar.to_kind(kind, meta)?),
+        Value::Array(array) => WireValue::Array(array.to_kind(kind, meta)?),
     })
 }
 
@@ -371,7 +371,7 @@ pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
 /// Source: EPICS Base 7.0, dbConvert and dbFastLinkConvert: characters are signed, a single text cannot be converted to
 /// an enum, and an enum cannot be converted to text if no state has a name.
 fn element_kind(value: &Value, to: Kind, meta: Option<&Meta>) -> Result<Kind, ConvertError> {
-    let has_names = || meta.is_some_and(|meta| !meta.labels.is_empty() || meta.unlabelled.is_some());
+    let has_names = || meta.is_some_and(|meta| !meta.labels.is_empty() || meta.label_for_unlabelled.is_some());
     match (value.kind(), to) {
         (Kind::Text | Kind::I8, Kind::U8) => Ok(Kind::I8),
         (Kind::Text, Kind::Enum) if value.len() == 1 => Err(ConvertError::NoSuchState(Text::EMPTY)),
@@ -390,14 +390,14 @@ pub fn encode(dbr: DbrType, count: u32, reading: &Reading, out: &mut Vec<u8>) ->
 }
 
 /// The same as [`encode`], for a value that is already in its wire kind.
-pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out: &mut Vec<u8>) -> u32 {
+pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &WireValue, out: &mut Vec<u8>) -> u32 {
     let n_sent = if count == 0 { wire.n_elements() as u32 } else { count };
     let start = out.len();
     let end = start + padded(dbr.payload_bytes(n_sent).unwrap_or(0));
     encode_head(dbr, reading, out);
     match wire {
-        Wire::Scalar(scalar) => put_scalar(scalar, out),
-        Wire::Array(array) => put_elements(array, 0..array.len().min(n_sent as usize), out),
+        WireValue::Scalar(scalar) => put_scalar(scalar, out),
+        WireValue::Array(array) => put_elements(array, 0..array.len().min(n_sent as usize), out),
     }
     out.resize(end, 0);
     n_sent
@@ -411,7 +411,7 @@ pub const SHORT_BYTES: usize = 24;
 ///
 /// Nearly all values sent are single numbers; this takes a fifth of the time of encoding field by field.
 #[inline(always)]
-pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8; SHORT_BYTES]) -> Option<usize> {
+pub fn encode_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8; SHORT_BYTES]) -> Option<usize> {
     let row = dbr.row()?;
     let Value::Scalar(scalar) = &reading.value else { return None };
     if count > 1 || scalar.kind() != row.kind {
@@ -442,28 +442,28 @@ pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8;
 
 /// Why a payload does not match its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedPayload {
     /// No such type.
     UnknownType(DbrType),
     /// The payload is shorter than type and count require.
     Short,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedPayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::UnknownType(dbr) => write!(f, "unknown DBR type {dbr}"),
-            Malformed::Short => write!(f, "the payload is shorter than its type and count require"),
+            MalformedPayload::UnknownType(dbr) => write!(f, "unknown DBR type {dbr}"),
+            MalformedPayload::Short => write!(f, "the payload is shorter than its type and count require"),
         }
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedPayload {}
 
 /// Reads numbers from the front of a payload.
-struct Take<'a>(&'a [u8]);
+struct PayloadReader<'a>(&'a [u8]);
 
-impl Take<'_> {
+impl PayloadReader<'_> {
     #[inline]
     fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
@@ -502,14 +502,14 @@ impl Take<'_> {
 }
 
 /// Decodes everything before the value into a reading with the given `value`.
-pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, Malformed> {
-    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
-    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, MalformedPayload> {
+    let row = dbr.row().ok_or(MalformedPayload::UnknownType(dbr))?;
+    let (alarm, time, meta) = take_head(row, &mut PayloadReader(head)).ok_or(MalformedPayload::Short)?;
     Ok(Reading { value, alarm, time, meta })
 }
 
 #[inline(always)]
-fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
+fn take_head(row: &TypeInfo, take: &mut PayloadReader) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
     let (mut alarm, mut time, mut meta) = (Alarm::default(), TimeStamp::NEVER, None);
     if row.offset == 0 {
         return Some((alarm, time, meta));
@@ -536,7 +536,7 @@ fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc
 }
 
 #[cold]
-fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
+fn take_meta(kind: Kind, level: Level, take: &mut PayloadReader) -> Option<Meta> {
     let mut meta = Meta::default();
     if kind == Kind::Enum {
         let n_labels = usize::from(take.u16()?).min(LABELS.0);
@@ -566,18 +566,18 @@ fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
 
 /// Decodes a payload. `count` 1 gives a scalar, any other count an array.
 #[inline(always)]
-pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
-    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
-    let (head, body) = payload.split_at_checked(row.offset).ok_or(Malformed::Short)?;
-    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, MalformedPayload> {
+    let row = dbr.row().ok_or(MalformedPayload::UnknownType(dbr))?;
+    let (head, body) = payload.split_at_checked(row.offset).ok_or(MalformedPayload::Short)?;
+    let (alarm, time, meta) = take_head(row, &mut PayloadReader(head)).ok_or(MalformedPayload::Short)?;
     let value = match (row.kind, count) {
         // Servers truncate a single string after its NUL.
         (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
-        (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(Malformed::Short)?),
+        (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(MalformedPayload::Short)?),
         (kind, count) => {
-            let needed = (count as usize).checked_mul(row.bytes).ok_or(Malformed::Short)?;
-            let body = body.get(..needed).ok_or(Malformed::Short)?;
-            let mut elements = crate::body::Elements::new(kind);
+            let needed = (count as usize).checked_mul(row.bytes).ok_or(MalformedPayload::Short)?;
+            let body = body.get(..needed).ok_or(MalformedPayload::Short)?;
+            let mut elements = crate::body::DecodedElements::new(kind);
             elements.append(body);
             elements.into_value()
         }
@@ -610,7 +610,7 @@ mod tests {
                     warning: limits(-8.0, 8.0),
                     control: limits(-7.0, 7.0),
                     labels: vec!["OFF".into(), "ON".into()],
-                    unlabelled: None,
+                    label_for_unlabelled: None,
                     acknowledge: Some(Acknowledge { transient: true, severity: Severity::Major }),
                 }
                 .into(),
@@ -663,8 +663,8 @@ mod tests {
 
     #[test]
     fn a_payload_shorter_than_it_says_is_refused() {
-        assert_eq!(decode(DbrType(6), 2, &[0; 8]), Err(Malformed::Short));
-        assert_eq!(decode(DbrType(6), u32::MAX, &[0; 8]), Err(Malformed::Short));
-        assert_eq!(decode(DbrType(99), 1, &[0; 8]), Err(Malformed::UnknownType(DbrType(99))));
+        assert_eq!(decode(DbrType(6), 2, &[0; 8]), Err(MalformedPayload::Short));
+        assert_eq!(decode(DbrType(6), u32::MAX, &[0; 8]), Err(MalformedPayload::Short));
+        assert_eq!(decode(DbrType(99), 1, &[0; 8]), Err(MalformedPayload::UnknownType(DbrType(99))));
     }
 }

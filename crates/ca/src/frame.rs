@@ -23,7 +23,7 @@ pub enum Plan {
 }
 
 /// The state machine that receives the messages.
-pub trait Receiver {
+pub trait MessageHandler {
     /// Whether peers send this command at all; called before waiting for the rest of a message.
     fn knows(&self, command: u16) -> bool;
     /// Called for a header with a large payload, before any of the payload is stored.
@@ -43,7 +43,7 @@ pub trait Receiver {
 pub struct Framer {
     /// The bytes of an incomplete message; at most one, and small.
     partial: Vec<u8>,
-    under_way: Option<(Header, UnderWay)>,
+    under_way: Option<(Header, PartialPayload)>,
     /// When an incomplete message started, or a large one last made progress.
     waits_since: Option<Instant>,
     /// Bytes of a large message that have arrived since then.
@@ -51,14 +51,14 @@ pub struct Framer {
 }
 
 #[derive(Debug)]
-enum UnderWay {
+enum PartialPayload {
     Value(Box<Incoming>),
     Skip(usize),
 }
 
 impl Framer {
     /// Splits bytes into messages. `Err`: the bytes cannot be parsed any further.
-    pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl Receiver) -> Result<(), &'static str> {
+    pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl MessageHandler) -> Result<(), &'static str> {
         while !bytes.is_empty() && !receiver.is_closed() {
             if self.under_way.is_some() {
                 let n_before = bytes.len();
@@ -77,7 +77,7 @@ impl Framer {
         }
         if self.under_way.is_none() && self.partial.is_empty() {
             self.waits_since = None;
-        } else if self.n_arrived >= limit::PROGRESS_BYTES {
+        } else if self.n_arrived >= limit::MESSAGE_PROGRESS_BYTES {
             (self.waits_since, self.n_arrived) = (Some(now.monotonic), 0);
         } else {
             // The timeout starts at the first byte, so that a client cannot trickle a message.
@@ -89,8 +89,8 @@ impl Framer {
     /// The memory of the incomplete message.
     pub fn held_bytes(&self) -> usize {
         let under_way = match &self.under_way {
-            Some((_, UnderWay::Value(incoming))) => incoming.held_bytes(),
-            Some((_, UnderWay::Skip(_))) | None => 0,
+            Some((_, PartialPayload::Value(incoming))) => incoming.held_bytes(),
+            Some((_, PartialPayload::Skip(_))) | None => 0,
         };
         self.partial.len() + under_way
     }
@@ -98,9 +98,9 @@ impl Framer {
     /// Abandons the value that is arriving: frees what has arrived and drops the rest as it arrives. Returns the header
     /// of its message; `None` if no value is arriving.
     pub fn skip_value(&mut self) -> Option<Header> {
-        let Some((header, UnderWay::Value(incoming))) = &self.under_way else { return None };
+        let Some((header, PartialPayload::Value(incoming))) = &self.under_way else { return None };
         let (header, n_left) = (*header, incoming.bytes_left());
-        self.under_way = Some((header, UnderWay::Skip(n_left)));
+        self.under_way = Some((header, PartialPayload::Skip(n_left)));
         Some(header)
     }
 
@@ -111,13 +111,13 @@ impl Framer {
 
     /// When an incomplete message times out.
     pub fn deadline(&self) -> Option<Instant> {
-        self.waits_since.map(|since| since + limit::MESSAGE)
+        self.waits_since.map(|since| since + limit::MESSAGE_TIMEOUT)
     }
 
     /// Processes one message, or its header if the payload can be planned, from the front of `bytes`. Returns the
     /// number of bytes used; 0 if bytes are missing.
     #[inline(always)]
-    fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
+    fn start(&mut self, bytes: &[u8], receiver: &mut impl MessageHandler) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else {
             // A peer with another protocol may send only one word, and no known command starts with this byte.
             let is_known = Header::least_command(bytes).is_none_or(|command| receiver.knows(command));
@@ -138,7 +138,7 @@ impl Framer {
         header: &Header,
         n_header: usize,
         bytes: &[u8],
-        receiver: &mut impl Receiver,
+        receiver: &mut impl MessageHandler,
     ) -> Result<usize, &'static str> {
         if !header.payload_bytes.is_multiple_of(8) {
             receiver.misaligned(header);
@@ -151,9 +151,9 @@ impl Framer {
                 Plan::Close(reason) => return Err(reason),
                 Plan::Value(dbr, count, room) => {
                     let incoming = Incoming::new(dbr, count, payload_bytes, room);
-                    UnderWay::Value(Box::new(incoming.map_err(|_| "payload is too small for its count")?))
+                    PartialPayload::Value(Box::new(incoming.map_err(|_| "payload is too small for its count")?))
                 }
-                Plan::Skip => UnderWay::Skip(payload_bytes),
+                Plan::Skip => PartialPayload::Skip(payload_bytes),
                 Plan::Whole => return Ok(self.whole(header, n_header, n_message, bytes, receiver)),
             };
             self.under_way = Some((*header, under_way));
@@ -170,7 +170,7 @@ impl Framer {
         n_header: usize,
         n_message: usize,
         bytes: &[u8],
-        receiver: &mut impl Receiver,
+        receiver: &mut impl MessageHandler,
     ) -> usize {
         match bytes.get(n_header..n_message) {
             Some(payload) => {
@@ -183,7 +183,7 @@ impl Framer {
 
     /// Adds to the partial message exactly the bytes that it lacks.
     #[cold]
-    fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
+    fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl MessageHandler) -> Result<(), &'static str> {
         let wanted = match Header::decode(&self.partial) {
             Some((header, n_header)) => n_header + header.payload_bytes as usize,
             // The header is incomplete: one byte at a time is cheap enough for at most 24 bytes.
@@ -202,20 +202,20 @@ impl Framer {
         Ok(())
     }
 
-    fn go_on(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
+    fn go_on(&mut self, bytes: &mut &[u8], receiver: &mut impl MessageHandler) -> Result<(), &'static str> {
         let Some((header, under_way)) = self.under_way.take() else { return Ok(()) };
         match under_way {
-            UnderWay::Skip(n_left) => {
+            PartialPayload::Skip(n_left) => {
                 let n_skipped = bytes.len().min(n_left);
                 *bytes = &bytes[n_skipped..];
                 if n_skipped < n_left {
-                    self.under_way = Some((header, UnderWay::Skip(n_left - n_skipped)));
+                    self.under_way = Some((header, PartialPayload::Skip(n_left - n_skipped)));
                     return Ok(());
                 }
             }
-            UnderWay::Value(mut incoming) => {
+            PartialPayload::Value(mut incoming) => {
                 if !incoming.take(bytes) {
-                    self.under_way = Some((header, UnderWay::Value(incoming)));
+                    self.under_way = Some((header, PartialPayload::Value(incoming)));
                     return Ok(());
                 }
                 let reading = incoming.finish().map_err(|_| "payload does not match its header")?;

@@ -22,7 +22,7 @@ pub mod shares;
 mod subscriptions;
 pub mod traffic;
 
-pub use roster::Roster;
+pub use roster::NumberMap;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -86,7 +86,7 @@ impl std::hash::Hasher for NumberHasher {
 }
 
 /// A map with keys that this side assigned in sequence.
-pub type Numbered<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<NumberHasher>>;
+pub type NumberHashMap<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<NumberHasher>>;
 
 /// The access rights of a client to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ pub const BULK_BYTES: usize = 64 * 1024;
 pub const PIECE_BYTES: usize = 128 * 1024;
 
 /// The maximum number of elements for which memory is allocated before any of them has arrived.
-pub const ROOM_ELEMENTS: usize = 1024 * 1024;
+pub const RESERVED_ELEMENTS_MAX: usize = 1024 * 1024;
 
 /// Maximum length of a channel name, for clients and servers. If a longer name is requested, rsrv closes the circuit
 /// with all its channels.
@@ -35,16 +35,16 @@ pub const ANSWER_BYTES: usize = 1400;
 /// Memory of a text in addition to its entry in an array: a text of 39 bytes in its own allocation.
 pub const TEXT_BYTES: usize = 64;
 
-/// How much of a large message must arrive within [`MESSAGE`]; a 9600 baud line is as fast.
-pub const PROGRESS_BYTES: usize = 64 * 1024;
+/// How much of a large message must arrive within [`MESSAGE_TIMEOUT`]; a 9600 baud line is as fast.
+pub const MESSAGE_PROGRESS_BYTES: usize = 64 * 1024;
 
-/// The maximum time from the first byte of a small message to its last, and for each [`PROGRESS_BYTES`] of a large one.
+/// The maximum time from the first byte of a small message to its last, and for each [`MESSAGE_PROGRESS_BYTES`] of a large one.
 /// The server closes the circuit of a client that trickles bytes. A stalled network does not trigger this, because TCP
 /// resumes within this time.
-pub const MESSAGE: Duration = Duration::from_secs(60);
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The maximum time for a server to reply to an echo; the same as in libca.
-pub const ECHO_ANSWER: Duration = Duration::from_secs(5);
+pub const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum memory for the channels and subscriptions of one circuit, unless the caller sets another limit; enough
 /// for a million of each.
@@ -60,7 +60,7 @@ pub const SUBSCRIPTION_BYTES: usize = 768;
 /// How long a server may be silent while channels wait for its confirmation, before the client also searches for their
 /// names elsewhere. This is longer than an IOC is busy when it starts. The search costs one datagram, and the circuit
 /// stays open.
-pub const CREATE_ANSWER: Duration = Duration::from_secs(2);
+pub const CREATE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The minimum time between two searches for a name, and the first wait for a reply.
 pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
@@ -114,16 +114,16 @@ pub const BEACONS_OF_START: u32 = 8;
 pub const BEACON_SILENCE: Duration = Duration::from_secs(30);
 
 /// The maximum delay between copies of a beacon that arrive by different routes. A server needs longer to restart.
-pub const BEACON_DETOUR: Duration = Duration::from_millis(100);
+pub const BEACON_DUPLICATE_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of clients of a repeater: far more than the client programs of a host.
 pub const REPEATER_CLIENTS: usize = 1024;
 
 /// How often a repeater checks which of its clients still exist; each check tries to bind a port.
-pub const REPEATER_LOOK: Duration = Duration::from_secs(10);
+pub const REPEATER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// How often a full repeater checks.
-pub const REPEATER_LOOK_SOONER: Duration = Duration::from_secs(1);
+pub const REPEATER_CHECK_PERIOD_FULL: Duration = Duration::from_secs(1);
 
 /// Maximum number of names that a traffic monitor keeps: more than a person looks at, and about 10 MB.
 pub const TRAFFIC_NAMES: usize = 64 * 1024;
@@ -133,14 +133,14 @@ pub const TRAFFIC_CLIENTS: usize = 64;
 
 /// How long a traffic monitor waits for replies about a name: about six searches, so that a single lost datagram does
 /// not make a name dead.
-pub const TRAFFIC_ANSWER: Duration = Duration::from_secs(2);
+pub const TRAFFIC_REPLY: Duration = Duration::from_secs(2);
 
 /// How long a traffic monitor's result for a name is valid. After this time it searches again when a client does.
-pub const TRAFFIC_ASK_AGAIN: Duration = Duration::from_secs(60);
+pub const TRAFFIC_SEARCH_AGAIN: Duration = Duration::from_secs(60);
 
 /// The maximum delay between copies of a search that arrive by different routes. Clients search again after 32 ms at
 /// the earliest.
-pub const TRAFFIC_DETOUR: Duration = Duration::from_millis(20);
+pub const TRAFFIC_DUPLICATE_DELAY: Duration = Duration::from_millis(20);
 
 /// The time span over which the searches of a source are counted; a source that used up its share waits at most this
 /// long.
@@ -161,7 +161,7 @@ pub const SEARCH_LEAST_BYTES: usize = 1472;
 pub const SEARCH_SOURCES: usize = 4096;
 
 /// How many bytes of an invalid name are shown.
-pub const SHOWN_BYTES: usize = 64;
+pub const SHOWN_NAME_BYTES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +175,7 @@ mod tests {
             ("an error reply that contains a request and its name", SMALL_PAYLOAD_BYTES as usize, 4 * NAME_BYTES),
             ("every small payload in one message", BULK_BYTES, SMALL_PAYLOAD_BYTES as usize),
             ("two of the least bulk arrays in a piece", PIECE_BYTES, 2 * BULK_BYTES),
-            ("a million elements", ROOM_ELEMENTS, million),
+            ("a million elements", RESERVED_ELEMENTS_MAX, million),
             ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
             ("more servers than any plant has", BEACON_SERVERS, 10_000),
             ("more names than a person looks at", TRAFFIC_NAMES, 50_000),

@@ -6,7 +6,7 @@ use std::fmt;
 
 use fodo_data::{Array, ConvertError, Reading, Value};
 
-use crate::dbr::{self, DbrType, Wire};
+use crate::dbr::{self, DbrType, WireValue};
 use crate::limit;
 use crate::message::{HEADER_BYTES, Header, padded};
 
@@ -63,7 +63,7 @@ impl Outbox {
         const MESSAGE_BYTES: usize = HEADER_BYTES + dbr::SHORT_BYTES;
         let mut payload = [0; dbr::SHORT_BYTES];
         let is_next = self.waiting.is_empty();
-        let n_bytes = if is_next { dbr::put_short(dbr, count, reading, &mut payload) } else { None };
+        let n_bytes = if is_next { dbr::encode_short(dbr, count, reading, &mut payload) } else { None };
         let Some(n_bytes) = n_bytes else { return self.push_any_value(dbr, count, reading, header) };
         let mut message = [0; MESSAGE_BYTES];
         message[..HEADER_BYTES].copy_from_slice(&header(n_bytes, 1).short());
@@ -89,11 +89,13 @@ impl Outbox {
         let header = header(bytes, n_sent);
         // A value with fewer elements than requested: a short request must not allocate much memory.
         let wire = match wire {
-            Wire::Scalar(scalar) if payload >= limit::BULK_BYTES => Wire::Array(Value::Scalar(scalar).into_array()),
+            WireValue::Scalar(scalar) if payload >= limit::BULK_BYTES => {
+                WireValue::Array(Value::Scalar(scalar).into_array())
+            }
             wire => wire,
         };
         match wire {
-            Wire::Array(array) if payload >= limit::BULK_BYTES => {
+            WireValue::Array(array) if payload >= limit::BULK_BYTES => {
                 let (offset, element_bytes) = dbr.layout().ok_or(ConvertError::Empty)?;
                 self.push(|bytes| {
                     header.encode(bytes);

@@ -61,13 +61,13 @@ impl Repeater {
         let mut wants_in = bytes.is_empty();
         each_message(bytes, |header, _| match Request::from_header(header) {
             Request::RepeaterRegister { .. } => wants_in = true,
-            _ => self.hand_on(from, Answer::from_header(header), out),
+            _ => self.forward(from, Answer::from_header(header), out),
         });
         // A client at the repeater's own port would be the repeater itself.
         if wants_in && is_local && from.port() != self.port && from.port() != 0 {
             self.register(from, now, is_alive, out);
         }
-        if self.looked_at.is_none_or(|at| at + limit::REPEATER_LOOK <= now.monotonic) {
+        if self.looked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD <= now.monotonic) {
             self.let_go_of_the_dead(now, is_alive);
         }
     }
@@ -80,7 +80,7 @@ impl Repeater {
         out: &mut Vec<Datagram>,
     ) {
         if !self.clients.contains(&client) {
-            let may_look = self.looked_at.is_none_or(|at| at + limit::REPEATER_LOOK_SOONER <= now.monotonic);
+            let may_look = self.looked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD_FULL <= now.monotonic);
             if self.clients.len() >= limit::REPEATER_CLIENTS && may_look {
                 self.let_go_of_the_dead(now, is_alive);
             }
@@ -100,7 +100,7 @@ impl Repeater {
 
     /// Forwards beacons to every client except the sender. Nothing else is forwarded, so that the repeater cannot be
     /// abused as an amplifier.
-    fn hand_on(&self, from: SocketAddr, message: Answer, out: &mut Vec<Datagram>) {
+    fn forward(&self, from: SocketAddr, message: Answer, out: &mut Vec<Datagram>) {
         let Answer::RsrvIsUp { minor, port, beacon, address } = message else { return };
         // At port 0 there is no server, and from 0xffff on the header is extended, which no client parses here.
         if !(1..0xffff).contains(&port) {
@@ -203,7 +203,7 @@ mod tests {
             repeater.handle(local(port), true, &registration(), start, &mut |_| true, &mut out);
         }
 
-        let later = start + limit::REPEATER_LOOK;
+        let later = start + limit::REPEATER_CHECK_PERIOD;
         repeater.handle(local(9), true, &beacon(1), later, &mut is_alive, &mut out);
         out.clear();
         repeater.handle(local(9), true, &beacon(1), later + Duration::from_secs(1), &mut is_alive, &mut out);

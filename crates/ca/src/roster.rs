@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::Numbered;
+use crate::NumberHashMap;
 
 /// Keys per page. A page with a single value costs a few hundred bytes; a million values cost little more than the
 /// values themselves.
@@ -13,8 +13,8 @@ const PAGE: usize = 32;
 /// Neighbours share a page, so iterating in order is cache-friendly, the map grows without moving values, and empty
 /// pages are freed.
 #[derive(Debug)]
-pub struct Roster<K, V> {
-    pages: Numbered<u32, Page<V>>,
+pub struct NumberMap<K, V> {
+    pages: NumberHashMap<u32, Page<V>>,
     n_values: usize,
     number: PhantomData<K>,
 }
@@ -31,9 +31,9 @@ impl<V> Default for Page<V> {
     }
 }
 
-impl<K, V> Default for Roster<K, V> {
-    fn default() -> Roster<K, V> {
-        Roster { pages: Numbered::default(), n_values: 0, number: PhantomData }
+impl<K, V> Default for NumberMap<K, V> {
+    fn default() -> NumberMap<K, V> {
+        NumberMap { pages: NumberHashMap::default(), n_values: 0, number: PhantomData }
     }
 }
 
@@ -42,7 +42,7 @@ fn place(number: u32) -> (u32, usize) {
     (number / PAGE as u32, number as usize % PAGE)
 }
 
-impl<K: Copy + Into<u32>, V> Roster<K, V> {
+impl<K: Copy + Into<u32>, V> NumberMap<K, V> {
     /// Inserts a value and returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (page, slot) = place(key.into());
@@ -59,7 +59,7 @@ impl<K: Copy + Into<u32>, V> Roster<K, V> {
         self.pages.get(&page)?.slots.get(slot)?.as_ref()
     }
 
-    /// The same as [`Roster::get`], mutable.
+    /// The same as [`NumberMap::get`], mutable.
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (page, slot) = place(key.into());
         self.pages.get_mut(&page)?.slots.get_mut(slot)?.as_mut()
@@ -98,7 +98,7 @@ impl<K: Copy + Into<u32>, V> Roster<K, V> {
         self.pages.values().flat_map(|page| page.slots.iter().flatten())
     }
 
-    /// The same as [`Roster::values`], by value.
+    /// The same as [`NumberMap::values`], by value.
     pub fn into_values(self) -> impl Iterator<Item = V> {
         self.pages.into_values().flat_map(|page| page.slots.into_iter().flatten())
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn it_holds_what_a_map_holds_whatever_the_numbers() {
-        let (mut roster, mut map) = (Roster::default(), BTreeMap::new());
+        let (mut roster, mut map) = (NumberMap::default(), BTreeMap::new());
         let mut chance: u32 = 1;
 
         for step in 0..20_000 {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_is_empty_holds_no_memory_of_values() {
-        let mut roster = Roster::default();
+        let mut roster = NumberMap::default();
         for number in 0..1000 {
             roster.insert(Cid(number), number);
         }

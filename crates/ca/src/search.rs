@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 
-use self::name::Name;
-pub use self::name::Named;
+pub use self::name::HasName;
+use self::name::SearchedName;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::{Cid, Roster, limit};
+use crate::{Cid, NumberMap, limit};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ const THE_SENDER: u32 = u32::MAX;
 /// `N`: the owner of the name, so that a client that searches for a million names need not store them twice.
 #[derive(Debug)]
 pub struct Searcher<N = Arc<str>> {
-    names: Roster<Cid, Name<N>>,
+    names: NumberMap<Cid, SearchedName<N>>,
     /// Names by the time of their next search. Entries of names that were removed or rescheduled are skipped.
     due: BTreeMap<Instant, VecDeque<Cid>>,
     sequence: u32,
@@ -70,12 +70,12 @@ pub struct Searcher<N = Arc<str>> {
     /// The first time seen, the origin of the time grid.
     origin: Option<Instant>,
     period_max: Duration,
-    boost: Boost,
+    boost: BoostState,
 }
 
 /// How often all names may be searched for at once; the comment says what is awaited.
 #[derive(Clone, Copy, Debug)]
-enum Boost {
+enum BoostState {
     /// The next reason for a boost.
     Ready,
     /// The end of the pause after a boost. The pause doubles with each boost that follows soon.
@@ -96,11 +96,11 @@ impl Searcher {
     }
 }
 
-impl<N: Named> Searcher<N> {
+impl<N: HasName> Searcher<N> {
     /// The same as [`Searcher::new`], for any owner of names.
     pub fn of(seed: u64) -> Searcher<N> {
         Searcher {
-            names: Roster::default(),
+            names: NumberMap::default(),
             due: BTreeMap::new(),
             sequence: 0,
             jitter: seed | 1,
@@ -108,7 +108,7 @@ impl<N: Named> Searcher<N> {
             pause_until: None,
             origin: None,
             period_max: limit::SEARCH_PERIOD_MAX,
-            boost: Boost::Ready,
+            boost: BoostState::Ready,
         }
     }
 
@@ -121,7 +121,7 @@ impl<N: Named> Searcher<N> {
     /// periods start at the pause.
     pub fn add_after(&mut self, cid: Cid, name: N, pause: Duration, now: Instant) {
         let at = now + pause;
-        self.names.insert(cid, Name::new(name, at, pause.max(limit::SEARCH_PERIOD_MIN)));
+        self.names.insert(cid, SearchedName::new(name, at, pause.max(limit::SEARCH_PERIOD_MIN)));
         self.due.entry(at).or_default().push_back(cid);
     }
 
@@ -130,7 +130,7 @@ impl<N: Named> Searcher<N> {
     /// of the time for which no server had it.
     pub fn add_lost(&mut self, cid: Cid, name: N, now: Now) {
         let at = self.soon(now.monotonic, limit::LOST_SPREAD);
-        let mut name = Name::new(name, at, limit::SEARCH_PERIOD_MIN);
+        let mut name = SearchedName::new(name, at, limit::SEARCH_PERIOD_MIN);
         name.is_lost = true;
         self.names.insert(cid, name);
         self.due.entry(at).or_default().push_back(cid);
@@ -153,14 +153,14 @@ impl<N: Named> Searcher<N> {
     /// previous boost was recent.
     pub fn boost(&mut self, now: Now) {
         match self.boost {
-            Boost::Ready => self.boost_now(now.monotonic, limit::BOOST_PAUSES.0),
-            Boost::Resting { until, pause } => self.boost = Boost::Wanted { until, pause },
-            Boost::Wanted { .. } => {}
+            BoostState::Ready => self.boost_now(now.monotonic, limit::BOOST_PAUSES.0),
+            BoostState::Resting { until, pause } => self.boost = BoostState::Wanted { until, pause },
+            BoostState::Wanted { .. } => {}
         }
     }
 
     fn boost_now(&mut self, now: Instant, pause: Duration) {
-        self.boost = Boost::Resting { until: now + pause, pause };
+        self.boost = BoostState::Resting { until: now + pause, pause };
         let late: Vec<Cid> = self.due.range(now + limit::BOOST_SPREAD..).flat_map(|(_, cids)| cids).copied().collect();
         // The rest of the list is due before that anyway.
         drop(self.due.split_off(&(now + limit::BOOST_SPREAD)));
@@ -179,11 +179,11 @@ impl<N: Named> Searcher<N> {
 
     fn tick_boost(&mut self, now: Instant) {
         match self.boost {
-            Boost::Wanted { until, pause } if until <= now => {
+            BoostState::Wanted { until, pause } if until <= now => {
                 self.boost_now(now, (pause * 2).min(limit::BOOST_PAUSES.1));
             }
             // No boost was requested for another pause.
-            Boost::Resting { until, pause } if until + pause <= now => self.boost = Boost::Ready,
+            BoostState::Resting { until, pause } if until + pause <= now => self.boost = BoostState::Ready,
             _ => {}
         }
     }
@@ -261,7 +261,7 @@ impl<N: Named> Searcher<N> {
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
             message::encode_text(&mut packet, |size| request.header(size), name.of.name().as_bytes());
-            self.put_off(cid, now.monotonic, origin);
+            self.reschedule(cid, now.monotonic, origin);
         }
         if !packet.is_empty() {
             out.push(Datagram { to: None, bytes: packet });
@@ -274,7 +274,7 @@ impl<N: Named> Searcher<N> {
     }
 
     /// Schedules the next search for a name that has just been searched for.
-    fn put_off(&mut self, cid: Cid, now: Instant, origin: Instant) {
+    fn reschedule(&mut self, cid: Cid, now: Instant, origin: Instant) {
         // Adds up to a quarter, so that names of a lost server do not get back in step. Long periods may also shrink to
         // two fifths; otherwise names that started together would be searched for in waves for a quarter of an hour.
         let chance = self.chance();
@@ -320,7 +320,7 @@ impl<N: Named> Searcher<N> {
         let is_full = self.n_unanswered >= limit::SEARCH_BURST;
         let due = self.pause_until.filter(|_| is_full).map_or(due, |until| until.max(due));
         Some(match self.boost {
-            Boost::Wanted { until, .. } => due.min(until),
+            BoostState::Wanted { until, .. } => due.min(until),
             _ => due,
         })
     }
@@ -361,7 +361,7 @@ pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) -
 
 /// What is invalid in a datagram of searches; the valid part is replied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum DatagramFlaw {
     /// The datagram ends within a message, or is empty.
     Cut,
     /// The payload size of a message is not a multiple of 8 bytes.
@@ -423,7 +423,7 @@ impl Responder {
         bytes: &[u8],
         serves: &mut dyn FnMut(&str) -> bool,
         out: &mut Vec<Datagram>,
-    ) -> Option<Flaw> {
+    ) -> Option<DatagramFlaw> {
         if !is_endpoint(from) {
             return None;
         }
@@ -452,9 +452,9 @@ impl Responder {
         });
         answers.finish(out);
         match no_name {
-            _ if !is_aligned => Some(Flaw::Misaligned),
-            Some(name) => Some(Flaw::NoName(name)),
-            None => (!is_whole || bytes.is_empty()).then_some(Flaw::Cut),
+            _ if !is_aligned => Some(DatagramFlaw::Misaligned),
+            Some(name) => Some(DatagramFlaw::NoName(name)),
+            None => (!is_whole || bytes.is_empty()).then_some(DatagramFlaw::Cut),
         }
     }
 
@@ -517,7 +517,7 @@ impl Answers {
 
 /// The start of an invalid name, for display.
 fn start_of(payload: &[u8]) -> String {
-    let start = &payload[..payload.len().min(limit::SHOWN_BYTES)];
+    let start = &payload[..payload.len().min(limit::SHOWN_NAME_BYTES_MAX)];
     String::from_utf8_lossy(start).trim_end_matches('\0').to_owned()
 }
 
@@ -937,7 +937,7 @@ mod tests {
         let flaw_of_longer = responder.handle(CLIENT, &searching(13, &[&longer]), &mut |_| true, &mut answers);
 
         assert_eq!((flaw_of_longest, answers.len()), (None, 1));
-        assert_eq!(flaw_of_longer, Some(Flaw::NoName("x".repeat(limit::SHOWN_BYTES))));
+        assert_eq!(flaw_of_longer, Some(DatagramFlaw::NoName("x".repeat(limit::SHOWN_NAME_BYTES_MAX))));
     }
 
     #[test]
@@ -971,8 +971,8 @@ mod tests {
         let mut flaw = |bytes: &[u8]| responder.handle(CLIENT, bytes, &mut |_| false, &mut Vec::new());
 
         assert_eq!(flaw(&whole), None);
-        assert_eq!(flaw(&[]), Some(Flaw::Cut));
-        assert_eq!(flaw(&whole[..whole.len() - 1]), Some(Flaw::Cut));
+        assert_eq!(flaw(&[]), Some(DatagramFlaw::Cut));
+        assert_eq!(flaw(&whole[..whole.len() - 1]), Some(DatagramFlaw::Cut));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::time::Instant;
 use fodo_data::{ConvertError, EventMask, Now, Reading};
 use slab::Slab;
 
-pub use self::event::{Asked, Closed, Config, Drained, Event, ReadReply};
+pub use self::event::{CloseReason, Config, DroppedPut, Event, PendingSearch, ReadReply};
 use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
-use crate::frame::{Framer, Plan, Receiver};
+use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
@@ -22,12 +22,12 @@ use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
 #[derive(Debug)]
 pub struct Circuit {
     framer: Framer,
-    inner: Inner,
+    inner: ServerState,
 }
 
 /// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
-struct Inner {
+struct ServerState {
     outbox: Outbox,
     events: Vec<Event>,
     channels: Slab<Channel>,
@@ -63,7 +63,7 @@ impl Circuit {
         let mut outbox = Outbox::default();
         let version = Answer::Version { valid: 0, minor: u32::from(MINOR_VERSION), sequence: 0 };
         outbox.push(|bytes| version.encode(bytes));
-        let inner = Inner {
+        let inner = ServerState {
             outbox,
             events: Vec::new(),
             channels: Slab::new(),
@@ -105,8 +105,8 @@ impl Circuit {
 
     /// Replies to a search: circuits for the name are at `port` of this host. `None`: sends NOT_FOUND if the client
     /// requested it, otherwise nothing.
-    pub fn searched(&mut self, asked: Asked, port: Option<u16>) {
-        let Asked { reply, minor, cid, again } = asked;
+    pub fn searched(&mut self, asked: PendingSearch, port: Option<u16>) {
+        let PendingSearch { reply, minor, cid, again } = asked;
         self.inner.outbox.push(|bytes| match port {
             // Without the payload of the UDP reply, the same as rsrv.
             Some(port) => Answer::Search { port, count: 0, address: u32::MAX, cid }.encode(bytes),
@@ -229,12 +229,12 @@ impl Circuit {
         std::mem::swap(&mut self.inner.events, events);
         let held_bytes_max = self.framer.held_bytes().saturating_add(self.inner.arriving_bytes_max);
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
-            self.inner.close(Closed::Malformed(reason));
+            self.inner.close(CloseReason::Malformed(reason));
         }
         if self.framer.held_bytes() > held_bytes_max
             && let Some(header) = self.framer.skip_value()
         {
-            self.inner.drain(&header, Drained::NoRoom);
+            self.inner.drain(&header, DroppedPut::NoRoom);
         }
         self.inner.is_asking = false;
         std::mem::swap(&mut self.inner.events, events);
@@ -244,7 +244,7 @@ impl Circuit {
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
         if self.deadline().is_some_and(|at| at <= now.monotonic) {
             std::mem::swap(&mut self.inner.events, events);
-            self.inner.close(Closed::Misbehaved("incomplete message timed out"));
+            self.inner.close(CloseReason::Misbehaved("incomplete message timed out"));
             std::mem::swap(&mut self.inner.events, events);
         }
     }
@@ -289,7 +289,7 @@ fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<
     out.append(&mut payload);
 }
 
-impl Receiver for Inner {
+impl MessageHandler for ServerState {
     fn knows(&self, command: u16) -> bool {
         Request::ROWS.iter().any(|row| row.command == command)
     }
@@ -336,12 +336,12 @@ impl Receiver for Inner {
             Request::Search { reply, minor, cid, again } => {
                 let name = message::text(payload).and_then(|name| std::str::from_utf8(name).ok());
                 if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES) {
-                    self.ask(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
+                    self.ask(Event::Search { asked: PendingSearch { reply, minor, cid, again }, name: name.into() });
                 }
             }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
                 self.complain(header, Eca::INTERNAL, "invalid (damaged?) request code from TCP");
-                self.close(Closed::Misbehaved("command is not a client request"));
+                self.close(CloseReason::Misbehaved("command is not a client request"));
             }
         }
     }
@@ -359,7 +359,7 @@ impl Receiver for Inner {
     }
 }
 
-impl Inner {
+impl ServerState {
     /// Passes on a request that the caller replies to.
     #[inline]
     fn ask(&mut self, event: Event) {
@@ -378,7 +378,7 @@ impl Inner {
         self.events.push(Event::Reply(bytes));
     }
 
-    fn close(&mut self, reason: Closed) {
+    fn close(&mut self, reason: CloseReason) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.events.push(Event::Closed(reason));
         }
@@ -394,7 +394,7 @@ impl Inner {
 
     fn exceed(&mut self, request: &Header) {
         self.complain(request, Eca::ALLOCMEM, "too many channels and subscriptions for this client or its host");
-        self.close(Closed::Exceeded("too many channels and subscriptions for the client or its host"));
+        self.close(CloseReason::Exceeded("too many channels and subscriptions for the client or its host"));
     }
 
     /// The client's number for one of its channels; all ones if the channel does not exist.
@@ -544,14 +544,14 @@ impl Inner {
             channel.is_cleared = true;
             self.cleared.push(sid);
         }
-        let Inner { subscriptions, events, .. } = self;
+        let ServerState { subscriptions, events, .. } = self;
         subscriptions.remove_channel(sid, |subscription| events.push(Event::Cancel { sid, subscription }));
         self.answer(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }
 
     /// Names are accepted until the first channel; later ones are rejected, the same as in rsrv.
-    fn identify(&mut self, header: &Header, payload: &[u8], set: fn(&mut Inner, String)) {
+    fn identify(&mut self, header: &Header, payload: &[u8], set: fn(&mut ServerState, String)) {
         if self.has_channels {
             return self.complain(header, Eca::INTERNAL, "names must be sent before the first channel is created");
         }

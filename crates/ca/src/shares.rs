@@ -14,7 +14,7 @@ use crate::limit;
 /// total is used up, every source still has an equal part of it, and one datagram at least. A source that floods the
 /// server therefore costs others only the time to drop its datagrams.
 #[derive(Debug)]
-pub struct Shares {
+pub struct SearchShares {
     source_bytes_max: usize,
     all_bytes_max: usize,
     since: Option<Instant>,
@@ -24,10 +24,10 @@ pub struct Shares {
     had_by_others: usize,
 }
 
-impl Shares {
+impl SearchShares {
     /// Creates limits in bytes for one source and for all sources together, in [`limit::SEARCH_SHARE`].
-    pub fn new(source_bytes_max: usize, all_bytes_max: usize) -> Shares {
-        Shares {
+    pub fn new(source_bytes_max: usize, all_bytes_max: usize) -> SearchShares {
+        SearchShares {
             source_bytes_max,
             all_bytes_max,
             since: None,
@@ -65,9 +65,9 @@ impl Shares {
     }
 }
 
-impl Default for Shares {
-    fn default() -> Shares {
-        Shares::new(limit::SEARCH_SOURCE_BYTES, limit::SEARCH_ALL_BYTES)
+impl Default for SearchShares {
+    fn default() -> SearchShares {
+        SearchShares::new(limit::SEARCH_SOURCE_BYTES, limit::SEARCH_ALL_BYTES)
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     /// How many datagrams of each source are admitted, if `demands` gives the number from each and they arrive in turn.
-    fn admitted(shares: &mut Shares, demands: &[(u32, usize)], now: Now) -> Vec<usize> {
+    fn admitted(shares: &mut SearchShares, demands: &[(u32, usize)], now: Now) -> Vec<usize> {
         let n_rounds = demands.iter().map(|(_, n)| *n).max().unwrap_or(0);
         let mut admitted = vec![0; demands.len()];
         for round in 0..n_rounds {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn row_5_a_source_that_floods_gets_its_share_and_others_lose_nothing() {
-        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
 
         let admitted = admitted(&mut shares, &[(1, 100_000), (2, 100), (3, 1)], Now::for_test());
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn row_5_when_all_is_used_up_who_comes_late_still_has_an_equal_part() {
-        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
         let now = Now::for_test();
         let flood: Vec<(u32, usize)> = (0..20).map(|number| (number, 100_000)).collect();
         let by_flood: usize = admitted(&mut shares, &flood, now).iter().sum();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn row_5_sources_that_are_made_up_get_bounded_work_out_of_the_server_and_bounded_memory() {
-        let mut shares = Shares::default();
+        let mut shares = SearchShares::default();
         let now = Now::for_test();
 
         let n_admitted = (0..1_000_000).filter(|number| shares.admits(source(*number), DATAGRAM, now)).count();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn row_5_a_source_that_has_had_its_share_is_heard_again_soon() {
-        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
         let now = Now::for_test();
         admitted(&mut shares, &[(1, 100_000)], now);
 

@@ -15,7 +15,7 @@ use crate::{Cid, limit};
 
 /// The traffic received so far.
 #[derive(Debug)]
-pub struct Traffic {
+pub struct SearchMonitor {
     searcher: Searcher,
     names: Vec<NameTraffic>,
     by_name: HashMap<String, Cid>,
@@ -77,10 +77,10 @@ pub struct ServerTraffic {
     beacon: u32,
 }
 
-impl Traffic {
+impl SearchMonitor {
     /// Creates a monitor without traffic. `seed` varies the jitter between processes.
-    pub fn new(seed: u64) -> Traffic {
-        Traffic {
+    pub fn new(seed: u64) -> SearchMonitor {
+        SearchMonitor {
             searcher: Searcher::new(seed),
             names: Vec::new(),
             by_name: HashMap::new(),
@@ -168,7 +168,7 @@ impl Traffic {
         self.searcher.tick(now, out);
     }
 
-    /// The latest time to call [`Traffic::tick`].
+    /// The latest time to call [`SearchMonitor::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         let until = self.awaited.front().map(|(until, _)| *until);
         [until, self.searcher.deadline()].into_iter().flatten().min()
@@ -184,7 +184,9 @@ impl Traffic {
         let has_room = name.clients.len() < limit::TRAFFIC_CLIENTS;
         match name.clients.iter_mut().find(|client| client.address == from) {
             // A copy of the same datagram by another route: clients send one to every address of their list.
-            Some(client) if client.sequence == sequence && heard_at < client.heard_at + limit::TRAFFIC_DETOUR => {
+            Some(client)
+                if client.sequence == sequence && heard_at < client.heard_at + limit::TRAFFIC_DUPLICATE_DELAY =>
+            {
                 return;
             }
             Some(client) => {
@@ -205,7 +207,7 @@ impl Traffic {
         let (cid, is_due) = match self.by_name.get(name) {
             Some(&cid) => {
                 let known = self.names.get(cid.0 as usize)?;
-                (cid, now.monotonic >= known.asked_at + limit::TRAFFIC_ASK_AGAIN)
+                (cid, now.monotonic >= known.asked_at + limit::TRAFFIC_SEARCH_AGAIN)
             }
             None if self.names.len() >= limit::TRAFFIC_NAMES => return None,
             None => {
@@ -227,7 +229,7 @@ impl Traffic {
             known.asked_at = now.monotonic;
             known.state = NameState::Awaited;
             known.servers.clear();
-            self.awaited.push_back((now.monotonic + limit::TRAFFIC_ANSWER, cid));
+            self.awaited.push_back((now.monotonic + limit::TRAFFIC_REPLY, cid));
             self.searcher.add(cid, name, now);
         }
         Some(known)
@@ -278,7 +280,7 @@ mod tests {
     }
 
     /// Lets the monitor search, and servers at these ports reply for the name in `serves`.
-    fn answer(traffic: &mut Traffic, ports: &[u16], serves: &str, now: Now) {
+    fn answer(traffic: &mut SearchMonitor, ports: &[u16], serves: &str, now: Now) {
         let (mut asked, mut answers) = (Vec::new(), Vec::new());
         traffic.tick(now, &mut asked);
         for datagram in &asked {
@@ -295,7 +297,7 @@ mod tests {
     #[test]
     fn a_name_is_counted_with_every_client_that_asks_for_it() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         for (client, after_s) in [("10.0.0.2:4000", 0), ("10.0.0.3:4000", 1), ("10.0.0.2:4000", 2)] {
             let now = start + Duration::from_secs(after_s);
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn a_datagram_that_comes_by_two_ways_counts_once() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
         traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + Duration::from_millis(1));
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn a_name_that_nobody_answers_is_dead_and_asked_for_a_few_times_only() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         let mut out = Vec::new();
 
         traffic.overheard(address("10.0.0.2:4000"), &search("no:such", start), start);
@@ -336,7 +338,7 @@ mod tests {
     #[test]
     fn every_server_that_claims_a_name_is_listed_once() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         traffic.ask("x:y", start);
         answer(&mut traffic, &[5064, 6064, 5064], "x:y", start);
@@ -348,11 +350,11 @@ mod tests {
     #[test]
     fn a_dead_name_lives_again_when_a_client_asks_for_it_and_a_server_answers() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         traffic.ask("x:y", start);
         answer(&mut traffic, &[], "", start);
-        traffic.tick(start + limit::TRAFFIC_ANSWER, &mut Vec::new());
-        let later = start + limit::TRAFFIC_ASK_AGAIN;
+        traffic.tick(start + limit::TRAFFIC_REPLY, &mut Vec::new());
+        let later = start + limit::TRAFFIC_SEARCH_AGAIN;
         assert_eq!(traffic.names()[0].state, NameState::Dead);
 
         traffic.overheard(address("10.0.0.2:4000"), &search("x:y", later), later);
@@ -364,7 +366,7 @@ mod tests {
     #[test]
     fn beacons_are_counted_by_server_and_a_restart_is_seen() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         for beacon in [40, 41, 41, 0] {
             let mut bytes = Vec::new();
@@ -379,7 +381,7 @@ mod tests {
     #[test]
     fn more_names_than_there_is_room_for_are_counted() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         for number in 0..=limit::TRAFFIC_NAMES {
             traffic.overheard(address("10.0.0.2:4000"), &search(&format!("x:{number}"), start), start);
@@ -391,7 +393,7 @@ mod tests {
     #[test]
     fn names_are_heard_that_are_no_longer_than_the_limit() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         for length in [1, limit::NAME_BYTES, limit::NAME_BYTES + 1] {
             traffic.overheard(address("10.0.0.2:4000"), &search(&"x".repeat(length), start), start);
@@ -404,8 +406,8 @@ mod tests {
     #[test]
     fn the_same_datagram_counts_again_once_it_cannot_have_come_by_another_way() {
         let start = Now::for_test();
-        for (later, n_searches) in [(limit::TRAFFIC_DETOUR / 2, 1), (limit::TRAFFIC_DETOUR, 2)] {
-            let mut traffic = Traffic::new(1);
+        for (later, n_searches) in [(limit::TRAFFIC_DUPLICATE_DELAY / 2, 1), (limit::TRAFFIC_DUPLICATE_DELAY, 2)] {
+            let mut traffic = SearchMonitor::new(1);
 
             traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
             traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + later);
@@ -417,7 +419,7 @@ mod tests {
     #[test]
     fn two_datagrams_of_a_client_in_quick_succession_are_two_searches() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         let mut second = search("x:y", start);
         crate::search::renumber(&mut second, 2);
 
@@ -430,7 +432,7 @@ mod tests {
     #[test]
     fn clients_beyond_the_64_that_are_listed_are_counted() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
 
         for port in 0..100 {
             traffic.overheard(address(&format!("10.0.0.2:{}", 4000 + port)), &search("x:y", start), start);
@@ -442,7 +444,7 @@ mod tests {
     #[test]
     fn servers_of_a_name_and_servers_with_beacons_are_listed_up_to_their_bounds() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         let ports: Vec<u16> = (5000..5100).collect();
 
         traffic.ask("x:y", start);
@@ -460,12 +462,12 @@ mod tests {
     #[test]
     fn a_name_is_searched_again_when_a_client_asks_a_minute_later_and_not_before() {
         let start = Now::for_test();
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         traffic.ask("x:y", start);
         answer(&mut traffic, &[5064], "x:y", start);
-        traffic.tick(start + limit::TRAFFIC_ANSWER, &mut Vec::new());
-        let before = start + (limit::TRAFFIC_ASK_AGAIN - Duration::from_millis(1));
-        let then = start + limit::TRAFFIC_ASK_AGAIN;
+        traffic.tick(start + limit::TRAFFIC_REPLY, &mut Vec::new());
+        let before = start + (limit::TRAFFIC_SEARCH_AGAIN - Duration::from_millis(1));
+        let then = start + limit::TRAFFIC_SEARCH_AGAIN;
 
         traffic.overheard(address("10.0.0.2:4000"), &search("x:y", before), before);
         assert_eq!((traffic.is_waiting(), traffic.names()[0].state), (false, NameState::Claimed));
@@ -475,7 +477,7 @@ mod tests {
         assert_eq!(traffic.names()[0].servers, []);
         assert_eq!(traffic.deadline(), Some(then.monotonic));
         traffic.tick(then, &mut Vec::new());
-        let (last, last_before) = (then + limit::TRAFFIC_ANSWER, then + limit::TRAFFIC_ANSWER.mul_f64(0.99));
+        let (last, last_before) = (then + limit::TRAFFIC_REPLY, then + limit::TRAFFIC_REPLY.mul_f64(0.99));
         traffic.tick(last_before, &mut Vec::new());
         assert!(traffic.deadline() <= Some(last.monotonic) && traffic.is_waiting());
         traffic.tick(last, &mut Vec::new());
@@ -493,7 +495,7 @@ mod tests {
             (vec![3, 5], 0),
             (vec![40, 0, 1, 2, 0], 2),
         ] {
-            let mut traffic = Traffic::new(1);
+            let mut traffic = SearchMonitor::new(1);
 
             for &beacon in &beacons {
                 let mut bytes = Vec::new();
@@ -508,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_beacon_without_a_port_is_of_no_server() {
-        let mut traffic = Traffic::new(1);
+        let mut traffic = SearchMonitor::new(1);
         for port in [0, 0x1_0000] {
             let mut bytes = Vec::new();
             Answer::RsrvIsUp { minor: 13, port, beacon: 1, address: 0 }.encode(&mut bytes);

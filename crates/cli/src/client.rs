@@ -6,7 +6,7 @@ use fodo_net::client::Given;
 use fodo_net::{Detail, Error, Kind, Meta, Operation, Request};
 
 use crate::limit;
-use crate::show::Look;
+use crate::show::DisplayOptions;
 
 /// Flags common to get, put, monitor and info.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub struct ValueFlags {
     pub count: Option<u32>,
     /// Request a type other than the PV's native type
     #[arg(short = 'd', long = "type", value_name = "TYPE")]
-    pub kind: Option<Asked>,
+    pub kind: Option<RequestedType>,
     /// Print units, limits and labels as well
     #[arg(short = 'm', long)]
     pub meta: bool,
@@ -45,7 +45,7 @@ pub struct ValueFlags {
 /// The types that can be requested from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[expect(missing_docs, reason = "the names are self-explanatory, and clap would show docs in the help")]
-pub enum Asked {
+pub enum RequestedType {
     String,
     Short,
     Float,
@@ -55,17 +55,17 @@ pub enum Asked {
     Double,
 }
 
-impl Asked {
+impl RequestedType {
     /// The kind of its elements.
     pub const fn kind(self) -> Kind {
         match self {
-            Asked::String => Kind::Text,
-            Asked::Short => Kind::I16,
-            Asked::Float => Kind::F32,
-            Asked::Enum => Kind::Enum,
-            Asked::Char => Kind::U8,
-            Asked::Long => Kind::I32,
-            Asked::Double => Kind::F64,
+            RequestedType::String => Kind::Text,
+            RequestedType::Short => Kind::I16,
+            RequestedType::Float => Kind::F32,
+            RequestedType::Enum => Kind::Enum,
+            RequestedType::Char => Kind::U8,
+            RequestedType::Long => Kind::I32,
+            RequestedType::Double => Kind::F64,
         }
     }
 }
@@ -91,12 +91,18 @@ pub const fn kind_name(kind: Kind) -> &'static str {
 impl ValueFlags {
     /// The request for value, alarm and time.
     pub fn request(&self) -> Request {
-        Request { kind: self.kind.map(Asked::kind), detail: Detail::Time, count: self.count.unwrap_or(0) }
+        Request { kind: self.kind.map(RequestedType::kind), detail: Detail::Time, count: self.count.unwrap_or(0) }
     }
 
     /// The display options for values.
-    pub fn look(&self) -> Look {
-        Look { numeric: self.numeric, text: self.string, with_meta: self.meta, full: self.full, ..Look::of_stdout() }
+    pub fn look(&self) -> DisplayOptions {
+        DisplayOptions {
+            numeric: self.numeric,
+            text: self.string,
+            with_meta: self.meta,
+            full: self.full,
+            ..DisplayOptions::of_stdout()
+        }
     }
 }
 
@@ -168,7 +174,7 @@ mod tests {
     fn a_type_is_asked_for_by_its_name_and_shown_with_it() {
         use clap::ValueEnum as _;
 
-        for asked in Asked::value_variants() {
+        for asked in RequestedType::value_variants() {
             let name = asked.to_possible_value().unwrap();
             assert_eq!(kind_name(asked.kind()), name.get_name());
         }
@@ -180,7 +186,7 @@ mod tests {
     fn the_flags_on_values_say_what_is_asked_for_and_how_it_looks() {
         let flags = ValueFlags {
             count: Some(3),
-            kind: Some(Asked::Float),
+            kind: Some(RequestedType::Float),
             meta: true,
             numeric: false,
             string: true,

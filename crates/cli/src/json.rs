@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::client::kind_name;
 use crate::exit::{Exit, explain};
 use crate::local_time::Clock;
-use crate::show::Look;
+use crate::show::DisplayOptions;
 
 /// The section of `--help` on the JSON keys.
 pub const KEYS: &str = "\
@@ -43,7 +43,7 @@ pub struct Object<'a>(Vec<(&'static str, Field<'a>)>);
 #[derive(Debug)]
 enum Field<'a> {
     Json(Json),
-    Value(&'a Value, Option<&'a Meta>, Look),
+    Value(&'a Value, Option<&'a Meta>, DisplayOptions),
     Object(Object<'a>),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Object<'_> {
     }
 }
 
-fn write_value(of: &Value, meta: Option<&Meta>, look: &Look, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_value(of: &Value, meta: Option<&Meta>, look: &DisplayOptions, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let array = match of {
         Value::Array(array) if !look.is_text(of) => array,
         _ => return write!(f, "{}", value(of, meta, look)),
@@ -93,13 +93,13 @@ fn write_value(of: &Value, meta: Option<&Meta>, look: &Look, f: &mut fmt::Format
 }
 
 /// The object for a reading.
-pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &Look) -> Object<'a> {
+pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &DisplayOptions) -> Object<'a> {
     let meta = reading.meta.as_deref();
     let kind = reading.value.kind();
     let mut object = Object::of(pv);
     object.0.push(("value", Field::Value(&reading.value, meta, look.of(pv))));
     if kind == Kind::Enum {
-        let numbers = Look { numeric: true, ..look.clone() };
+        let numbers = DisplayOptions { numeric: true, ..look.clone() };
         object.0.push(("index", Field::Value(&reading.value, meta, numbers)));
     }
     object.insert("kind", kind_name(kind));
@@ -117,11 +117,11 @@ pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &Look) -> Object<'a> {
 
 /// The object for an error of the client.
 pub fn failure(pv: &str, error: &Error) -> Map<String, Json> {
-    failed(pv, Exit::of(error), &explain(error))
+    failure_with_message(pv, Exit::of(error), &explain(error))
 }
 
 /// The object for any other failure.
-pub fn failed(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
+pub fn failure_with_message(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
     object.insert("error".into(), json!({"code": exit.code(), "class": exit.class(), "message": message}));
@@ -147,7 +147,7 @@ pub fn line(object: Map<String, Json>) -> String {
 }
 
 /// A value without its alarm and time stamp.
-pub fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
+pub fn value(value: &Value, meta: Option<&Meta>, look: &DisplayOptions) -> Json {
     if look.is_text(value) {
         return value.long_text().unwrap_or_default().to_str().into();
     }
@@ -160,7 +160,7 @@ pub fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
     }
 }
 
-fn element(scalar: &Scalar, meta: Option<&Meta>, look: &Look) -> Json {
+fn element(scalar: &Scalar, meta: Option<&Meta>, look: &DisplayOptions) -> Json {
     match scalar {
         Scalar::I8(number) => (*number).into(),
         Scalar::U8(number) => (*number).into(),
@@ -211,8 +211,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn look() -> Look {
-        Look::plain(Clock::utc())
+    fn look() -> DisplayOptions {
+        DisplayOptions::plain(Clock::utc())
     }
 
     fn of(value: impl Into<Value>, meta: Meta) -> Reading {
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_short_float_keeps_its_digits_and_chars_can_be_text() {
-        let text = Look { text: true, ..look() };
+        let text = DisplayOptions { text: true, ..look() };
 
         assert_eq!(parsed(reading("x", &of(0.1_f32, Meta::default()), &look()))["value"], json!(0.1));
         assert_eq!(parsed(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text))["value"], json!("ab"));
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn meta_comes_when_it_is_wanted() {
-        let with_meta = Look { with_meta: true, ..look() };
+        let with_meta = DisplayOptions { with_meta: true, ..look() };
         let meta = Meta { display: Limits { low: -1.0, high: f64::NAN }, ..Meta::default() };
 
         let object = parsed(reading("x", &of(1, meta), &with_meta));
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn every_key_is_documented() {
         let meta = Meta { labels: vec!["Off".into()], ..Meta::default() };
-        let with_meta = Look { with_meta: true, ..look() };
+        let with_meta = DisplayOptions { with_meta: true, ..look() };
 
         for (key, _) in reading("x", &of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta).0 {
             assert!(KEYS.contains(&format!("\n  {key} ")), "{key} is in the help");
@@ -299,8 +299,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_number_is_a_number_and_a_state_without_a_label_its_number() {
-        let shown =
-            |value: Value, look: &Look| parsed(reading("x", &of(value, Meta::default()), look))["value"].clone();
+        let shown = |value: Value, look: &DisplayOptions| {
+            parsed(reading("x", &of(value, Meta::default()), look))["value"].clone()
+        };
         let scalars = [
             Scalar::I8(-1),
             Scalar::U8(2),
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(numbers, [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0, 0.5, -1.5]);
         assert_eq!(shown(Value::from(f32::INFINITY), &look()), json!("inf"));
         assert_eq!(shown(Value::Scalar(Scalar::Enum(3)), &look()), json!("3"));
-        assert_eq!(shown(Value::Scalar(Scalar::Enum(3)), &Look { numeric: true, ..look() }), json!(3));
+        assert_eq!(shown(Value::Scalar(Scalar::Enum(3)), &DisplayOptions { numeric: true, ..look() }), json!(3));
         assert_eq!(shown(Value::from(vec![1_i16, 2]), &look()), json!([1, 2]));
     }
 

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
 use crate::verb::{check, completion, config, expand, get, info, ioc, lab, monitor, put, repeater, search, top, why};
 
@@ -137,7 +137,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     };
     // Neither is kept locked, because threads of an IOC also write to stderr.
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
-    let mut outlet = Outlet { out: &mut out, err: &mut err };
+    let mut outlet = OutputStreams { out: &mut out, err: &mut err };
     let code = match &parsed.verb {
         Verb::Ioc(arguments) => {
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(&matches);
@@ -149,7 +149,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     Ok(code)
 }
 
-fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     match verb {
         Verb::Get(arguments) => get::run(arguments, outlet),
         Verb::Put(arguments) => put::run(arguments, outlet),

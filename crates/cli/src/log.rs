@@ -43,7 +43,7 @@ impl LogFlags {
         let format = self.log_format;
         Log::new(self.level(), move |line| {
             // There is no other place to report that stderr failed.
-            let _ = io::stderr().write_all(told(line, format).as_bytes());
+            let _ = io::stderr().write_all(format_line(line, format).as_bytes());
         })
     }
 
@@ -55,7 +55,7 @@ impl LogFlags {
         let time = SystemTime::now().into();
         let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
         // As above.
-        let _ = io::stderr().write_all(told(&line, self.log_format).as_bytes());
+        let _ = io::stderr().write_all(format_line(&line, self.log_format).as_bytes());
     }
 
     /// Formats a line that other programs wait for: plain text without a time, or JSON like any other line.
@@ -66,7 +66,7 @@ impl LogFlags {
                 let time = SystemTime::now().into();
                 let line =
                     Line { level: Level::Info, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
-                told(&line, LogFormat::Json).trim_end().to_owned()
+                format_line(&line, LogFormat::Json).trim_end().to_owned()
             }
         }
     }
@@ -81,7 +81,7 @@ impl LogFlags {
     }
 }
 
-fn told(line: &Line, format: LogFormat) -> String {
+fn format_line(line: &Line, format: LogFormat) -> String {
     let level = match line.level {
         Level::Error => "error",
         Level::Warning => "warning",
@@ -124,11 +124,12 @@ mod tests {
         };
 
         assert_eq!(
-            told(&line, LogFormat::Text),
+            format_line(&line, LogFormat::Text),
             "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 similar left \
              out\n"
         );
-        let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();
+        let object: Map<String, serde_json::Value> =
+            serde_json::from_str(&format_line(&line, LogFormat::Json)).unwrap();
         assert_eq!((&object["peer"], &object["left_out"]), (&"10.0.0.2:4000".into(), &3.into()));
         for key in object.keys() {
             assert!(crate::verb::ioc::HELP.contains(key), "{key}");

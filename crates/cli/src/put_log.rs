@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
-use fodo_ioc::{PutNote, TellPut};
+use fodo_ioc::{PutCallback, PutEvent};
 use fodo_net::Value;
 use fodo_net::log::{Level, Log};
 use rustix::fs::OFlags;
@@ -21,33 +21,33 @@ use serde_json::{Map, Value as Json};
 use crate::json;
 use crate::limit::{LOGGED_ELEMENTS_MAX, PUT_LOG_REPORT_PERIOD, PUTS_AT_ONCE, WAITING_PUTS_MAX};
 use crate::local_time::Clock;
-use crate::show::Look;
+use crate::show::DisplayOptions;
 
 /// A file to which puts are appended.
 #[derive(Debug)]
 pub struct PutLog {
-    queue: SyncSender<Entry>,
-    left_out: Arc<LeftOut>,
-    thread: JoinHandle<Written>,
+    queue: SyncSender<QueueEntry>,
+    left_out: Arc<MissingPuts>,
+    thread: JoinHandle<WriteResult>,
 }
 
 /// Whether every write to the file succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+enum WriteResult {
     Always,
     NotAlways,
 }
 
 /// Counters of puts that are missing from the file.
 #[derive(Debug, Default)]
-struct LeftOut {
+struct MissingPuts {
     /// Missing puts that no line of the file counts yet.
     uncounted: AtomicU64,
     /// All missing puts.
     all: Arc<AtomicU64>,
 }
 
-impl LeftOut {
+impl MissingPuts {
     fn add(&self, n_puts: u64) {
         self.uncounted.fetch_add(n_puts, Ordering::Relaxed);
         self.all.fetch_add(n_puts, Ordering::Relaxed);
@@ -67,9 +67,9 @@ impl LeftOut {
     }
 }
 
-enum Entry {
+enum QueueEntry {
     /// A put, and the number of elements of its new value before truncation.
-    Put(Box<PutNote>, usize),
+    Put(Box<PutEvent>, usize),
     /// The end of the queue.
     End,
 }
@@ -85,7 +85,7 @@ impl PutLog {
             Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::other("no program reads from this pipe"),
             _ => error,
         })?;
-        let left_out = Arc::new(LeftOut::default());
+        let left_out = Arc::new(MissingPuts::default());
         let writer = Writer::new(file, path.display().to_string(), log, left_out.clone());
         let (queue, waiting) = sync_channel(WAITING_PUTS_MAX);
         let thread = thread::Builder::new().name("fodo-puts".into()).spawn(move || writer.run(&waiting))?;
@@ -93,12 +93,12 @@ impl PutLog {
     }
 
     /// The callback for an IOC. It never blocks; puts that do not fit in the queue are counted.
-    pub fn teller(&self) -> TellPut {
+    pub fn callback(&self) -> PutCallback {
         let (queue, left_out) = (self.queue.clone(), self.left_out.clone());
         Box::new(move |mut note| {
             let count = note.new.len();
             (note.old, note.new) = (shortened(note.old), shortened(note.new));
-            if queue.try_send(Entry::Put(Box::new(note), count)).is_err() {
+            if queue.try_send(QueueEntry::Put(Box::new(note), count)).is_err() {
                 left_out.add(1);
             }
         })
@@ -112,10 +112,10 @@ impl PutLog {
     /// Waits until all puts are written. Fails with the number of missing puts if a write has failed.
     pub fn finish(self) -> Result<(), String> {
         // It fails only if the thread has panicked.
-        let _ = self.queue.send(Entry::End);
+        let _ = self.queue.send(QueueEntry::End);
         match self.thread.join() {
-            Ok(Written::Always) => Ok(()),
-            Ok(Written::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
+            Ok(WriteResult::Always) => Ok(()),
+            Ok(WriteResult::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
             Err(_) => Err("the thread of the put log has panicked".to_owned()),
         }
     }
@@ -133,10 +133,10 @@ struct Writer<W> {
     file: W,
     name: String,
     log: Log,
-    left_out: Arc<LeftOut>,
+    left_out: Arc<MissingPuts>,
     /// Whether the last line of the file is incomplete.
     is_torn: bool,
-    written: Written,
+    written: WriteResult,
     /// When it was last reported that the file cannot be written.
     reported: Option<Instant>,
     /// Whether the current failure has been reported.
@@ -144,25 +144,25 @@ struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    fn new(file: W, name: String, log: Log, left_out: Arc<LeftOut>) -> Writer<W> {
-        let written = Written::Always;
+    fn new(file: W, name: String, log: Log, left_out: Arc<MissingPuts>) -> Writer<W> {
+        let written = WriteResult::Always;
         Writer { file, name, log, left_out, is_torn: false, written, reported: None, is_reported: false }
     }
 
-    fn run(mut self, waiting: &Receiver<Entry>) -> Written {
+    fn run(mut self, waiting: &Receiver<QueueEntry>) -> WriteResult {
         self.drain(waiting);
         self.finish()
     }
 
     /// Writes puts until the end of the queue.
-    fn drain(&mut self, waiting: &Receiver<Entry>) {
+    fn drain(&mut self, waiting: &Receiver<QueueEntry>) {
         let mut has_ended = false;
         while !has_ended {
-            let first = waiting.recv().unwrap_or(Entry::End);
+            let first = waiting.recv().unwrap_or(QueueEntry::End);
             let n_left_out = self.left_out.uncounted();
             let (mut lines, mut n_lines) = (String::new(), 0);
             for entry in std::iter::once(first).chain(waiting.try_iter()).take(PUTS_AT_ONCE) {
-                let Entry::Put(note, count) = entry else {
+                let QueueEntry::Put(note, count) = entry else {
                     has_ended = true;
                     break;
                 };
@@ -178,7 +178,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a last line that counts missing puts not counted yet.
-    fn finish(mut self) -> Written {
+    fn finish(mut self) -> WriteResult {
         let n_left_out = self.left_out.uncounted();
         if n_left_out > 0 && self.append(&missing(n_left_out)) > 0 {
             self.left_out.counted(n_left_out);
@@ -222,7 +222,7 @@ impl<W: Write> Writer<W> {
         let name = &self.name;
         match result {
             Err(error) => {
-                self.written = Written::NotAlways;
+                self.written = WriteResult::NotAlways;
                 if self.is_reported || self.reported.is_some_and(|at| at.elapsed() < PUT_LOG_REPORT_PERIOD) {
                     return;
                 }
@@ -239,8 +239,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn line(note: &PutNote, count: usize, n_left_out: u64) -> String {
-    let look = Look::plain(Clock::utc());
+fn line(note: &PutEvent, count: usize, n_left_out: u64) -> String {
+    let look = DisplayOptions::plain(Clock::utc());
     let value = |value: &Value| json::value(value, Some(&note.meta), &look);
     json::line(Map::from_iter([
         ("time".to_owned(), Clock::rfc3339(note.time).into()),
@@ -268,9 +268,9 @@ mod tests {
 
     use fodo_net::{Peer, TimeStamp};
 
-    fn note(new: impl Into<Value>) -> PutNote {
+    fn note(new: impl Into<Value>) -> PutEvent {
         let address = "10.0.0.2:4000".parse().unwrap();
-        PutNote {
+        PutEvent {
             time: TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
             by: Peer { user: "ann".to_owned(), host: "desk".to_owned(), address },
             pv: "x.VAL".to_owned(),
@@ -294,8 +294,8 @@ mod tests {
     }
 
     /// A put log without its thread, and its reports.
-    fn writer<W: Write>(file: W) -> (Writer<W>, Arc<LeftOut>, Arc<Mutex<Vec<String>>>) {
-        let (left_out, reports) = (Arc::new(LeftOut::default()), Arc::new(Mutex::new(Vec::new())));
+    fn writer<W: Write>(file: W) -> (Writer<W>, Arc<MissingPuts>, Arc<Mutex<Vec<String>>>) {
+        let (left_out, reports) = (Arc::new(MissingPuts::default()), Arc::new(Mutex::new(Vec::new())));
         let reported = reports.clone();
         let log = Log::new(Level::Debug, move |line| reported.lock().unwrap().push(line.what.clone()));
         (Writer::new(file, "puts.json".to_owned(), log, left_out.clone()), left_out, reports)
@@ -346,7 +346,7 @@ mod tests {
             let (mut writer, left_out, reports) = writer(disk);
             for _ in 0..N_PUTS {
                 let (queue, waiting) = sync_channel(2);
-                queue.send(Entry::Put(Box::new(note(2.5)), 1)).unwrap();
+                queue.send(QueueEntry::Put(Box::new(note(2.5)), 1)).unwrap();
                 drop(queue);
                 writer.drain(&waiting);
             }
@@ -364,10 +364,10 @@ mod tests {
         let disk = Disk { bytes: Arc::default(), full_at: 10, n_failures: usize::MAX };
         let (writer, left_out, reports) = writer(disk);
         let (queue, waiting) = sync_channel(1000);
-        (0..1000).for_each(|_| queue.send(Entry::Put(Box::new(note(2.5)), 1)).unwrap());
+        (0..1000).for_each(|_| queue.send(QueueEntry::Put(Box::new(note(2.5)), 1)).unwrap());
         drop(queue);
 
-        assert_eq!(writer.run(&waiting), Written::NotAlways);
+        assert_eq!(writer.run(&waiting), WriteResult::NotAlways);
 
         assert_eq!((left_out.all(), left_out.uncounted()), (1000, 1000));
         assert_eq!(
@@ -381,7 +381,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
         let n_puts = 10 * WAITING_PUTS_MAX as u64;
         let put_log = PutLog::open(&path, Log::silent()).unwrap();
-        let (tell, left_out) = (put_log.teller(), put_log.left_out());
+        let (tell, left_out) = (put_log.callback(), put_log.left_out());
 
         (0..n_puts).for_each(|_| tell(note(vec![2.5; 1000])));
         drop(tell);

@@ -11,7 +11,7 @@ use crate::local_time::Clock;
 
 /// Display options for values.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct DisplayOptions {
     /// Enums as numbers.
     pub numeric: bool,
     /// Arrays of char as text.
@@ -28,22 +28,30 @@ pub struct Look {
     pub clock: Clock,
 }
 
-impl Look {
+impl DisplayOptions {
     /// The options for the program's stdout; respects `NO_COLOR`.
-    pub fn of_stdout() -> Look {
+    pub fn of_stdout() -> DisplayOptions {
         let is_terminal = std::io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-        Look { is_terminal, colour: is_terminal && !no_colour, ..Look::plain(Clock::local()) }
+        DisplayOptions { is_terminal, colour: is_terminal && !no_colour, ..DisplayOptions::plain(Clock::local()) }
     }
 
     /// The options without flags or a terminal.
-    pub const fn plain(clock: Clock) -> Look {
-        Look { numeric: false, text: false, with_meta: false, full: false, is_terminal: false, colour: false, clock }
+    pub const fn plain(clock: Clock) -> DisplayOptions {
+        DisplayOptions {
+            numeric: false,
+            text: false,
+            with_meta: false,
+            full: false,
+            is_terminal: false,
+            colour: false,
+            clock,
+        }
     }
 
     /// The options for one PV: a long string such as `x.DESC$` is always text.
-    pub fn of(&self, pv: &str) -> Look {
-        Look { text: self.text || is_long_string(pv), ..self.clone() }
+    pub fn of(&self, pv: &str) -> DisplayOptions {
+        DisplayOptions { text: self.text || is_long_string(pv), ..self.clone() }
     }
 
     /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`.
@@ -57,7 +65,9 @@ impl Look {
     fn write_value(&self, reading: &Reading, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meta = reading.meta.as_deref();
         match &reading.value {
-            value if self.is_text(value) => f.write_str(&quiet(&value.long_text().unwrap_or_default().to_str()))?,
+            value if self.is_text(value) => {
+                f.write_str(&escape_control(&value.long_text().unwrap_or_default().to_str()))?
+            }
             Value::Scalar(scalar) => f.write_str(&self.element(scalar, meta))?,
             Value::Array(array) => {
                 let n_shown = if self.is_terminal && !self.full { limit::ELEMENTS_AT_TERMINAL } else { usize::MAX };
@@ -73,7 +83,7 @@ impl Look {
             }
         }
         match meta.filter(|meta| !meta.units.is_empty() && reading.value.kind() != Kind::Text) {
-            Some(meta) => write!(f, " {}", quiet(&meta.units.to_str())),
+            Some(meta) => write!(f, " {}", escape_control(&meta.units.to_str())),
             None => Ok(()),
         }
     }
@@ -101,13 +111,13 @@ impl Look {
         let span = |limits: Limits| format!("{} to {}", number(limits.low), number(limits.high));
         if !meta.labels.is_empty() {
             let labels = meta.labels.iter().enumerate();
-            let states = labels.map(|(index, label)| format!("{index} {}", quiet(&label.to_str())));
+            let states = labels.map(|(index, label)| format!("{index} {}", escape_control(&label.to_str())));
             return vec![("states", states.collect::<Vec<_>>().join(", "))];
         }
         if matches!(kind, Kind::Text | Kind::Enum) {
             return Vec::new();
         }
-        let mut lines = vec![("units", quiet(&meta.units.to_str()))];
+        let mut lines = vec![("units", escape_control(&meta.units.to_str()))];
         if matches!(kind, Kind::F32 | Kind::F64) {
             lines.push(("precision", meta.precision.to_string()));
         }
@@ -133,14 +143,14 @@ impl Look {
     fn element(&self, scalar: &Scalar, meta: Option<&Meta>) -> String {
         let precision = meta.map_or(0, |meta| meta.precision);
         match scalar {
-            Scalar::Text(text) => quiet(&text.to_str()),
+            Scalar::Text(text) => escape_control(&text.to_str()),
             Scalar::F64(value) if precision > 0 => fodo_data::format_f64(*value, precision),
             Scalar::F32(value) if precision > 0 => fodo_data::format_f32(*value, precision),
             Scalar::F64(value) => number(*value),
             Scalar::F32(value) => without_point(&format!("{value:?}")),
             Scalar::Enum(index) if !self.numeric => match scalar.to_text(meta) {
                 label if label.is_empty() => index.to_string(),
-                label => quiet(&label.to_str()),
+                label => escape_control(&label.to_str()),
             },
             other => other.to_text(None).to_str().into_owned(),
         }
@@ -160,19 +170,19 @@ fn without_point(text: &str) -> String {
 }
 
 /// Escapes control characters in text from files or the network, so that it is safe for a terminal.
-pub fn quiet(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut quiet, character| {
+pub fn escape_control(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut escaped, character| {
         if character.is_control() {
-            quiet.extend(character.escape_default())
+            escaped.extend(character.escape_default())
         } else {
-            quiet.push(character)
+            escaped.push(character)
         }
-        quiet
+        escaped
     })
 }
 
 /// A cell of a table.
-pub type Cell<'a> = Box<dyn Display + 'a>;
+pub type TableCell<'a> = Box<dyn Display + 'a>;
 
 /// The widths of columns, which are separated by two spaces. Cells may be large, so their text is never stored.
 #[derive(Debug)]
@@ -180,14 +190,14 @@ pub struct Columns(Vec<usize>);
 
 impl Columns {
     /// The widths of the widest cells, up to a limit.
-    pub fn of(rows: &[Vec<Cell<'_>>]) -> Columns {
+    pub fn of(rows: &[Vec<TableCell<'_>>]) -> Columns {
         let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(width).max();
         Columns((0..n_columns).map(|column| widest(column).unwrap_or(0)).collect())
     }
 
     /// Writes a line, without trailing spaces for empty cells at its end.
-    pub fn write(&self, row: &[Cell<'_>], out: &mut dyn io::Write) -> io::Result<()> {
+    pub fn write(&self, row: &[TableCell<'_>], out: &mut dyn io::Write) -> io::Result<()> {
         let n_cells = row.iter().rposition(|cell| width(cell) > 0).map_or(0, |last| last + 1);
         for (index, (cell, column)) in row.iter().zip(&self.0).take(n_cells).enumerate() {
             write!(out, "{cell}")?;
@@ -200,15 +210,15 @@ impl Columns {
 }
 
 /// The number of characters of a cell, counted up to the maximum width of a column.
-fn width(cell: &Cell<'_>) -> usize {
-    struct Counter(usize);
-    impl fmt::Write for Counter {
+fn width(cell: &TableCell<'_>) -> usize {
+    struct CounterColumn(usize);
+    impl fmt::Write for CounterColumn {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             self.0 += text.chars().count();
             if self.0 < limit::COLUMN_CHARS { Ok(()) } else { Err(fmt::Error) }
         }
     }
-    let mut counter = Counter(0);
+    let mut counter = CounterColumn(0);
     // An error means that the maximum width was reached.
     let _ = fmt::Write::write_fmt(&mut counter, format_args!("{cell}"));
     counter.0.min(limit::COLUMN_CHARS)
@@ -224,8 +234,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn look() -> Look {
-        Look::plain(Clock::utc())
+    fn look() -> DisplayOptions {
+        DisplayOptions::plain(Clock::utc())
     }
 
     fn reading(value: impl Into<Value>, meta: Meta) -> Reading {
@@ -250,24 +260,24 @@ mod tests {
         let on = reading(Value::Scalar(Scalar::Enum(1)), meta);
 
         assert_eq!(look().value(&on).to_string(), "On");
-        assert_eq!(Look { numeric: true, ..look() }.value(&on).to_string(), "1");
+        assert_eq!(DisplayOptions { numeric: true, ..look() }.value(&on).to_string(), "1");
     }
 
     #[test]
     fn a_terminal_gets_the_start_of_an_array_and_how_to_see_all() {
         let many = reading((0..20).collect::<Vec<i32>>(), Meta::default());
-        let terminal = Look { is_terminal: true, ..look() };
+        let terminal = DisplayOptions { is_terminal: true, ..look() };
 
         assert_eq!(terminal.value(&many).to_string(), "[0, 1, 2, 3, 4, 5, 6, 7, ... 12 more (--full shows all)]");
         assert!(look().value(&many).to_string().ends_with("18, 19]"));
-        assert!(Look { full: true, ..terminal }.value(&many).to_string().ends_with("18, 19]"));
+        assert!(DisplayOptions { full: true, ..terminal }.value(&many).to_string().ends_with("18, 19]"));
     }
 
     #[test]
     fn chars_are_text_when_wanted_and_cannot_command_a_terminal() {
         let bytes = reading(b"hi\x1b[2J\0junk".to_vec(), Meta::default());
 
-        assert_eq!(Look { text: true, ..look() }.value(&bytes).to_string(), "hi\\u{1b}[2J");
+        assert_eq!(DisplayOptions { text: true, ..look() }.value(&bytes).to_string(), "hi\\u{1b}[2J");
         assert!(look().value(&bytes).to_string().starts_with("[104, 105, 27"));
     }
 
@@ -278,12 +288,12 @@ mod tests {
 
         major.alarm = fodo_net::Alarm { severity: Severity::Major, status: fodo_net::Status::HIHI };
         assert_eq!(look().alarm(&major), "MAJOR HIHI");
-        assert_eq!(Look { colour: true, ..look() }.alarm(&major), "\x1b[31mMAJOR HIHI\x1b[0m");
+        assert_eq!(DisplayOptions { colour: true, ..look() }.alarm(&major), "\x1b[31mMAJOR HIHI\x1b[0m");
     }
 
     #[test]
     fn columns_line_up_and_leave_no_blanks_at_the_end() {
-        let rows: [Vec<Cell<'_>>; 3] = [
+        let rows: [Vec<TableCell<'_>>; 3] = [
             vec![Box::new("a"), Box::new("1"), Box::new("")],
             vec![Box::new("long"), Box::new("22")],
             vec![Box::new("b".repeat(50)), Box::new("3"), Box::new("end")],
@@ -326,7 +336,7 @@ mod tests {
     fn each_severity_has_a_colour_of_its_own_at_a_terminal() {
         let shown = |severity| {
             let alarm = fodo_net::Alarm { severity, status: fodo_net::Status::READ };
-            Look { colour: true, ..look() }.alarm(&Reading { alarm, ..Reading::bare(Value::from(1.0)) })
+            DisplayOptions { colour: true, ..look() }.alarm(&Reading { alarm, ..Reading::bare(Value::from(1.0)) })
         };
 
         assert_eq!(shown(Severity::Minor), "\x1b[33mMINOR READ\x1b[0m");
@@ -354,6 +364,6 @@ mod tests {
         {
             assert_eq!((is_long_string(pv), look().of(pv).text), (is_text, is_text), "{pv}");
         }
-        assert!(Look { text: true, ..look() }.of("x").text);
+        assert!(DisplayOptions { text: true, ..look() }.of("x").text);
     }
 }

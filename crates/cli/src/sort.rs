@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// The type of a file on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum FileType {
     /// A database: records.
     Database,
     /// A `.dbd` file: site-specific menus, breakpoint tables and built-in definitions.
@@ -15,18 +15,18 @@ pub enum Sort {
     Script,
 }
 
-impl Sort {
+impl FileType {
     /// The type by the extension of the name; a name that contains `.cmd`, such as `st.cmd.linux`, is a script. Any
     /// other file is a script if its first line that is not a comment is a command.
-    pub fn of(file: &Path) -> Sort {
+    pub fn of(file: &Path) -> FileType {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match file.extension().and_then(|extension| extension.to_str()) {
-            Some("cmd" | "iocsh") => Sort::Script,
-            Some("substitutions" | "subs" | "sub") => Sort::Substitutions,
-            Some("db" | "template" | "vdb") => Sort::Database,
-            Some("dbd") => Sort::Description,
-            _ if name.contains(".cmd") || begins_with_a_command(file) => Sort::Script,
-            _ => Sort::Database,
+            Some("cmd" | "iocsh") => FileType::Script,
+            Some("substitutions" | "subs" | "sub") => FileType::Substitutions,
+            Some("db" | "template" | "vdb") => FileType::Database,
+            Some("dbd") => FileType::Description,
+            _ if name.contains(".cmd") || begins_with_a_command(file) => FileType::Script,
+            _ => FileType::Database,
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn on_signal(stop: impl Fn() + Send + 'static) -> io::Result<()> {
 /// Calls `again` on SIGHUP, on a separate thread, to reload a configuration file.
 ///
 /// A program that uses this survives the end of its terminal, as under `nohup`.
-pub fn on_hangup(again: impl Fn() + Send + 'static) -> io::Result<()> {
+pub fn on_sighup(again: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP])?;
     thread::Builder::new().name("fodo-hangup".into()).spawn(move || signals.forever().for_each(|_| again()))?;
     Ok(())

@@ -16,22 +16,22 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use crate::limit::HISTORY_LINES_MAX;
 
 /// Whether a user can type to this program. A background program would be stopped when it reads from the terminal.
-pub fn has_person() -> bool {
+pub fn is_interactive() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp())
 }
 
 /// The terminal settings; restores them when dropped, because a signal may end the program while a line is edited.
-pub struct Restore(Option<Termios>);
+pub struct TerminalSettings(Option<Termios>);
 
-impl Restore {
+impl TerminalSettings {
     /// Stores the current settings.
-    pub fn later() -> Restore {
-        Restore(tcgetattr(io::stdin()).ok())
+    pub fn later() -> TerminalSettings {
+        TerminalSettings(tcgetattr(io::stdin()).ok())
     }
 }
 
-impl Drop for Restore {
+impl Drop for TerminalSettings {
     fn drop(&mut self) {
         if let Some(settings) = &self.0 {
             // It fails if the terminal no longer exists; then there is nothing to restore.
@@ -61,13 +61,13 @@ impl Complete for Completing {
 }
 
 /// Reads lines until the end of the input or Ctrl-C.
-pub struct Lines {
+pub struct LineEditor {
     editor: Editor<Completing, MemHistory>,
 }
 
-impl Lines {
+impl LineEditor {
     /// Creates a line editor.
-    pub fn new(completer: Completer) -> io::Result<Lines> {
+    pub fn new(completer: Completer) -> io::Result<LineEditor> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|builder| builder.history_ignore_dups(true))
@@ -76,7 +76,7 @@ impl Lines {
         let history = MemHistory::with_config(&config);
         let mut editor = Editor::with_history(config, history).map_err(io::Error::other)?;
         editor.set_helper(Some(Completing(completer)));
-        Ok(Lines { editor })
+        Ok(LineEditor { editor })
     }
 
     /// The next line; `None` at the end.

@@ -15,7 +15,7 @@ use fodo_net::{
 use crate::limit;
 
 /// An event of the stream.
-pub enum Happening {
+pub enum WatchEvent {
     /// An event of a PV, with its index in the list.
     Event(usize, MonitorEvent),
     /// A monitor cannot start, because the system cannot create a thread.
@@ -25,10 +25,10 @@ pub enum Happening {
 }
 
 /// A message in the stream.
-enum Signal {
+enum StreamMessage {
     /// There may be PVs to check, or it is time to stop.
     Look,
-    Happened(Happening),
+    Happened(WatchEvent),
 }
 
 /// PVs whose connection may have progressed. It is separate from the stream, because a waker must never wait for space
@@ -37,17 +37,17 @@ type ToLookAt = Arc<Mutex<Vec<usize>>>;
 
 /// Monitored PVs. The request depends on the kind of a PV, so a subscription starts when its channel is active, and is
 /// replaced when the PV reconnects with another kind.
-pub struct Watch<'a> {
+pub struct PvMonitors<'a> {
     ask: Box<dyn Fn(&Facts) -> MonitorOptions + 'a>,
-    pvs: Vec<Watched>,
+    pvs: Vec<MonitoredPv>,
     to_look_at: ToLookAt,
     failure: Option<Error>,
     is_stopping: Arc<AtomicBool>,
-    sender: SyncSender<Signal>,
-    receiver: Receiver<Signal>,
+    sender: SyncSender<StreamMessage>,
+    receiver: Receiver<StreamMessage>,
 }
 
-struct Watched {
+struct MonitoredPv {
     channel: Channel,
     connecting: Option<Operation<Facts>>,
     monitor: Option<Monitor>,
@@ -56,17 +56,17 @@ struct Watched {
     past: Counts,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> PvMonitors<'a> {
     /// Searches for all PVs. Notices are printed on stderr, formatted by `text`.
     pub fn start(
         names: &[String],
         text: impl Fn(&Notice) -> Option<String> + Send + 'static,
         ask: impl Fn(&Facts) -> MonitorOptions + 'a,
-    ) -> Result<Watch<'a>, String> {
+    ) -> Result<PvMonitors<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         crate::notices::print(&context, text).map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(limit::HAPPENINGS);
-        let mut watch = Watch {
+        let mut watch = PvMonitors {
             ask: Box::new(ask),
             pvs: Vec::with_capacity(names.len()),
             to_look_at: ToLookAt::default(),
@@ -78,7 +78,7 @@ impl<'a> Watch<'a> {
         for name in names {
             let channel = context.channel(name).map_err(|error| crate::exit::explain(&error))?;
             let connecting = Some(channel.start_connect());
-            watch.pvs.push(Watched { channel, connecting, monitor: None, kind: None, past: Counts::default() });
+            watch.pvs.push(MonitoredPv { channel, connecting, monitor: None, kind: None, past: Counts::default() });
         }
         for pv in 0..watch.pvs.len() {
             watch.look(pv);
@@ -86,13 +86,13 @@ impl<'a> Watch<'a> {
         Ok(watch)
     }
 
-    /// A function that stops the stream; [`Happening::Stop`] follows soon.
+    /// A function that stops the stream; [`WatchEvent::Stop`] follows soon.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let (sender, is_stopping) = (self.sender.clone(), self.is_stopping.clone());
         move || {
             is_stopping.store(true, Ordering::Release);
             // If the stream is full, its reader is awake and sees the flag anyway.
-            drop(sender.try_send(Signal::Look));
+            drop(sender.try_send(StreamMessage::Look));
         }
     }
 
@@ -107,24 +107,24 @@ impl<'a> Watch<'a> {
     }
 
     /// The next event; `None` if there is none within `timeout`.
-    pub fn next(&mut self, timeout: Duration) -> Option<Happening> {
+    pub fn next(&mut self, timeout: Duration) -> Option<WatchEvent> {
         let deadline = std::time::Instant::now() + timeout;
         loop {
             if self.is_stopping.load(Ordering::Acquire) {
-                return Some(Happening::Stop);
+                return Some(WatchEvent::Stop);
             }
             let to_look_at = std::mem::take(&mut *self.to_look_at.lock().unwrap_or_else(PoisonError::into_inner));
             for pv in to_look_at {
                 self.look(pv);
             }
             if let Some(error) = self.failure.take() {
-                return Some(Happening::Failed(error));
+                return Some(WatchEvent::Failed(error));
             }
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             match self.receiver.recv_timeout(left).ok()? {
-                Signal::Look => {}
-                Signal::Happened(happening) => {
-                    if let Happening::Event(pv, MonitorEvent::Connected(facts)) = &happening {
+                StreamMessage::Look => {}
+                StreamMessage::Happened(happening) => {
+                    if let WatchEvent::Event(pv, MonitorEvent::Connected(facts)) = &happening {
                         self.ask_again(*pv, facts.clone());
                     }
                     return Some(happening);
@@ -145,7 +145,8 @@ impl<'a> Watch<'a> {
     fn look(&mut self, pv: usize) {
         let Some(watched) = self.pvs.get_mut(pv) else { return };
         let Some(connecting) = &mut watched.connecting else { return };
-        let waker = Waker::from(Arc::new(Look { pv, list: self.to_look_at.clone(), sender: self.sender.clone() }));
+        let waker =
+            Waker::from(Arc::new(CheckWaker { pv, list: self.to_look_at.clone(), sender: self.sender.clone() }));
         let connected: Poll<Result<Facts, Error>> = Pin::new(connecting).poll(&mut TaskContext::from_waker(&waker));
         match connected {
             Poll::Pending => {}
@@ -171,7 +172,7 @@ impl<'a> Watch<'a> {
         watched.kind = Some(facts.kind);
         // Blocking here while the terminal is slow makes the monitor's queue merge and count updates.
         let monitor = watched.channel.monitor_with(options, move |event| {
-            drop(sender.send(Signal::Happened(Happening::Event(pv, event))));
+            drop(sender.send(StreamMessage::Happened(WatchEvent::Event(pv, event))));
         });
         match monitor {
             Ok(monitor) => watched.monitor = Some(monitor),
@@ -188,17 +189,17 @@ impl<'a> Watch<'a> {
     }
 }
 
-struct Look {
+struct CheckWaker {
     pv: usize,
     list: ToLookAt,
-    sender: SyncSender<Signal>,
+    sender: SyncSender<StreamMessage>,
 }
 
-impl Wake for Look {
+impl Wake for CheckWaker {
     fn wake(self: Arc<Self>) {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.pv);
         // If the stream is full, its reader is awake and sees the list anyway.
-        drop(self.sender.try_send(Signal::Look));
+        drop(self.sender.try_send(StreamMessage::Look));
     }
 }
 

@@ -121,7 +121,7 @@ pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
 pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
     let trimmed = text.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
-    let (size, n_bytes) = match word_at_start(unsigned) {
+    let (size, n_bytes) = match special_number_at_start(unsigned) {
         Some(word) => word,
         None => digits_at_start(unsigned, text)?,
     };
@@ -130,7 +130,7 @@ pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
 }
 
 /// Parses `inf`, `infinity`, `nan` and `nan(...)`, ignoring case.
-fn word_at_start(text: &str) -> Option<(f64, usize)> {
+fn special_number_at_start(text: &str) -> Option<(f64, usize)> {
     let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     let words = [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)];
     let (word, number) = words.into_iter().find(|(word, _)| starts(word))?;
@@ -300,7 +300,7 @@ impl Scalar {
             Scalar::F64(n) => format_f64(*n, digits(meta)).into(),
             Scalar::F32(n) => format_f32(*n, digits(meta)).into(),
             Scalar::Enum(index) => meta
-                .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.unlabelled.as_ref()).cloned())
+                .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.label_for_unlabelled.as_ref()).cloned())
                 .unwrap_or_else(|| index.to_string().into()),
             Scalar::U64(n) => n.to_string().into(),
             number => number_to!(number, i64).to_string().into(),
@@ -326,8 +326,8 @@ impl Scalar {
 
 fn cast(number: &Scalar, kind: Kind) -> Scalar {
     match number {
-        Scalar::F64(number) => cut(*number, kind),
-        Scalar::F32(number) if kind != Kind::F64 => cut(f64::from(*number), kind),
+        Scalar::F64(number) => truncate(*number, kind),
+        Scalar::F32(number) if kind != Kind::F64 => truncate(f64::from(*number), kind),
         number => wrap(number, kind),
     }
 }
@@ -338,16 +338,16 @@ fn cast(number: &Scalar, kind: Kind) -> Scalar {
 /// there on every processor: out-of-range numbers and NaN become the most negative number of the intermediate kind.
 ///
 /// Source: EPICS Base 7.0, dbConvert and epicsConvertDoubleToFloat; compared with softIoc 7.0.10.
-fn cut(number: f64, kind: Kind) -> Scalar {
+fn truncate(number: f64, kind: Kind) -> Scalar {
     const SIGN: u64 = 1 << 63;
     match kind {
         Kind::I8 | Kind::U8 | Kind::I16 | Kind::U16 | Kind::Enum | Kind::I32 => {
             let is_in_range = number > f64::from(i32::MIN) - 1.0 && number < -f64::from(i32::MIN);
             wrap(&Scalar::I32(if is_in_range { number as i32 } else { i32::MIN }), kind)
         }
-        Kind::U32 | Kind::I64 => wrap(&Scalar::I64(cut_to_i64(number)), kind),
-        Kind::U64 if number >= SIGN as f64 => Scalar::U64(cut_to_i64(number - SIGN as f64).cast_unsigned() ^ SIGN),
-        Kind::U64 => Scalar::U64(cut_to_i64(number).cast_unsigned()),
+        Kind::U32 | Kind::I64 => wrap(&Scalar::I64(truncate_to_i64(number)), kind),
+        Kind::U64 if number >= SIGN as f64 => Scalar::U64(truncate_to_i64(number - SIGN as f64).cast_unsigned() ^ SIGN),
+        Kind::U64 => Scalar::U64(truncate_to_i64(number).cast_unsigned()),
         Kind::F32 if number.is_finite() && number != 0.0 => {
             let size = number.abs().clamp(f32::MIN_POSITIVE.into(), f32::MAX.into());
             Scalar::F32(size.copysign(number) as f32)
@@ -356,7 +356,7 @@ fn cut(number: f64, kind: Kind) -> Scalar {
     }
 }
 
-fn cut_to_i64(number: f64) -> i64 {
+fn truncate_to_i64(number: f64) -> i64 {
     let limit = -(i64::MIN as f64);
     if number >= -limit && number < limit { number as i64 } else { i64::MIN }
 }
@@ -405,7 +405,7 @@ fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, 
         Kind::U8 => unsigned!(U8, u8),
         Kind::U16 => unsigned!(U16, u16),
         // Base accepts decimals and exponents for this kind only.
-        Kind::U32 if is_decimal(text) => cut(parse_f64(text)?, kind),
+        Kind::U32 if is_decimal(text) => truncate(parse_f64(text)?, kind),
         Kind::U32 => unsigned!(U32, u32),
         Kind::U64 => unsigned!(U64, u64),
         Kind::Enum => Scalar::Enum(state(text, meta)?),

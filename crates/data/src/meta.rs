@@ -29,7 +29,7 @@ pub struct Meta {
     /// The names of an enum's states, in order; empty for other kinds.
     pub labels: Vec<Text>,
     /// The text for a state without a label; `None`: the state's number.
-    pub unlabelled: Option<Text>,
+    pub label_for_unlabelled: Option<Text>,
     /// The state of alarm acknowledgement; `None` unless requested.
     pub acknowledge: Option<Acknowledge>,
 }

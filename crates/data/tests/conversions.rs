@@ -75,7 +75,7 @@ fn the_largest_integers_are_parsed_and_the_next_is_out_of_range() {
 #[test]
 fn a_scalar_prints_by_its_precision_or_its_label() {
     let meta = Meta { precision: 2, labels: vec!["OFF".into(), "ON".into()], ..Meta::default() };
-    let other = Meta { unlabelled: Some("Illegal".into()), ..meta.clone() };
+    let other = Meta { label_for_unlabelled: Some("Illegal".into()), ..meta.clone() };
 
     assert_eq!(Scalar::F64(1.5).to_text(Some(&meta)), "1.50".into());
     assert_eq!(Scalar::F32(1.5).to_text(Some(&meta)), "1.50".into());

@@ -210,7 +210,7 @@ impl Core {
                 meta.labels = labels(kind.devices);
                 let device = with(cell, |body| body.common().device).and_then(|device| device.checked_sub(INERT));
                 let inert = device.and_then(|index| self.devices.get(usize::from(index)).cloned());
-                meta.unlabelled = Some(inert.unwrap_or(Text::EMPTY));
+                meta.label_for_unlabelled = Some(inert.unwrap_or(Text::EMPTY));
             }
             _ => {}
         }

@@ -229,8 +229,9 @@ impl Outside {
 /// The metadata for conversions to text: numbers get C's default number of digits, whatever the remote PREC, as in
 /// Base.
 pub(crate) fn digits(meta: Option<&Meta>) -> Meta {
-    let (labels, unlabelled) = meta.map(|meta| (meta.labels.clone(), meta.unlabelled.clone())).unwrap_or_default();
-    Meta { precision: DIGITS, labels, unlabelled, ..Meta::default() }
+    let (labels, unlabelled) =
+        meta.map(|meta| (meta.labels.clone(), meta.label_for_unlabelled.clone())).unwrap_or_default();
+    Meta { precision: DIGITS, labels, label_for_unlabelled: unlabelled, ..Meta::default() }
 }
 
 impl Link {

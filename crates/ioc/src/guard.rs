@@ -26,15 +26,15 @@ pub struct Policy {
     /// Called for each successful put: with an access file for puts under TRAPWRITE, otherwise for all puts.
     ///
     /// It must not block, because it is called while no other record can be processed.
-    pub tell_put: Option<TellPut>,
+    pub tell_put: Option<PutCallback>,
 }
 
 /// A callback that receives puts.
-pub type TellPut = Box<dyn Fn(PutNote) + Send + Sync>;
+pub type PutCallback = Box<dyn Fn(PutEvent) + Send + Sync>;
 
 /// A successful put.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PutNote {
+pub struct PutEvent {
     /// The time of the put.
     pub time: TimeStamp,
     /// The client.
@@ -51,7 +51,7 @@ pub struct PutNote {
 
 /// Which of the puts that may be logged are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logged {
+pub enum PutFilter {
     Nothing,
     /// Puts that change the value of the field.
     Changes,
@@ -59,16 +59,16 @@ pub enum Logged {
 }
 
 /// The access policy of a running IOC.
-pub struct Guard {
+pub struct AccessControl {
     policy: Policy,
-    /// A `Logged` as a number.
+    /// A `PutFilter` as a number.
     logged: AtomicU8,
     /// `None` where there is no access file.
     security: Option<RwLock<Security>>,
 }
 
 /// The fields that are inputs of access rules.
-pub type Inputs = ByField<Vec<AccessInput>>;
+pub type LocalInputs = ByField<Vec<AccessInput>>;
 
 /// The PVs of other IOCs that are inputs of access rules, by name.
 pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
@@ -77,30 +77,30 @@ pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
 #[derive(Debug)]
 pub struct Rules {
     pub security: Security,
-    pub inputs: Inputs,
+    pub inputs: LocalInputs,
     pub outside_inputs: OutsideInputs,
     /// Warnings about rules that can still be used.
     pub warnings: Vec<String>,
 }
 
-impl Guard {
+impl AccessControl {
     /// Allows every client everything.
-    pub fn open() -> Guard {
-        Guard { policy: Policy::default(), logged: AtomicU8::new(Logged::Everything as u8), security: None }
+    pub fn open() -> AccessControl {
+        AccessControl { policy: Policy::default(), logged: AtomicU8::new(PutFilter::Everything as u8), security: None }
     }
 
     /// Reads the access file, if the policy has one.
-    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), IocError> {
+    pub fn new(policy: Policy, database: &Database) -> Result<(AccessControl, Rules), IocError> {
         let rules = match &policy.access_file {
             Some(_) => read(&policy, database)?,
             None => Rules::none(),
         };
         let security = policy.access_file.is_some().then(|| RwLock::new(rules.security.clone()));
-        Ok((Guard { policy, security, ..Guard::open() }, rules))
+        Ok((AccessControl { policy, security, ..AccessControl::open() }, rules))
     }
 
     /// Reads the access file again, without applying it.
-    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, IocError> {
+    pub fn reload(&self, database: &Database) -> Result<Option<Rules>, IocError> {
         match &self.policy.access_file {
             Some(_) => read(&self.policy, database).map(Some),
             None => Ok(None),
@@ -129,7 +129,7 @@ impl Guard {
     }
 
     /// Part of the rules as text, for groups whose name `wanted` accepts; `None` without an access file.
-    pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    pub fn to_text(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
         let security = self.security.as_ref()?;
         Some(security.read().unwrap_or_else(PoisonError::into_inner).shown(part, wanted))
     }
@@ -142,30 +142,30 @@ impl Guard {
 
     /// Whether puts of this client to the field are reported.
     pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
-        let may_log = self.policy.tell_put.is_some() && self.logged() != Logged::Nothing;
+        let may_log = self.policy.tell_put.is_some() && self.logged() != PutFilter::Nothing;
         may_log && self.granted(database, field, by).is_trapped
     }
 
     /// Reports a successful put.
-    pub fn tell_put(&self, note: PutNote) {
-        let is_logged = self.logged() == Logged::Everything || note.old != note.new;
+    pub fn tell_put(&self, note: PutEvent) {
+        let is_logged = self.logged() == PutFilter::Everything || note.old != note.new;
         if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
             tell(note);
         }
     }
 
     /// Selects which puts are logged.
-    pub fn log_puts(&self, logged: Logged) {
+    pub fn log_puts(&self, logged: PutFilter) {
         self.logged.store(logged as u8, Ordering::Relaxed);
     }
 
     /// Which puts are logged.
-    pub fn logged(&self) -> Logged {
+    pub fn logged(&self) -> PutFilter {
         let number = self.logged.load(Ordering::Relaxed);
-        [Logged::Nothing, Logged::Changes]
+        [PutFilter::Nothing, PutFilter::Changes]
             .into_iter()
             .find(|logged| *logged as u8 == number)
-            .unwrap_or(Logged::Everything)
+            .unwrap_or(PutFilter::Everything)
     }
 
     fn granted(&self, database: &Database, field: FieldRef, by: &Peer) -> Granted {
@@ -182,7 +182,7 @@ impl Rules {
     pub fn none() -> Rules {
         Rules {
             security: Security::new(AccessFile::default()),
-            inputs: Inputs::default(),
+            inputs: LocalInputs::default(),
             outside_inputs: OutsideInputs::new(),
             warnings: Vec::new(),
         }
@@ -212,7 +212,7 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
     }
     let warnings = file.warnings().to_vec();
     let security = Security::new(file);
-    let (mut inputs, mut outside_inputs) = (Inputs::default(), OutsideInputs::new());
+    let (mut inputs, mut outside_inputs) = (LocalInputs::default(), OutsideInputs::new());
     for (input, pv) in security.inputs() {
         match database.field(pv) {
             Some(field) => inputs.entry(field).or_default().push(input),
@@ -228,7 +228,7 @@ fn address_of(host: &str) -> Option<String> {
     found.find(|address| matches!(address.ip(), IpAddr::V4(_))).map(|address| address.ip().to_string())
 }
 
-impl std::fmt::Debug for Guard {
+impl std::fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Guard").field("policy", &self.policy).field("security", &self.security).finish()
     }

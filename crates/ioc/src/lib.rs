@@ -27,10 +27,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-pub use guard::{Policy, PutNote, TellPut};
-pub use metrics::LeftOut;
+pub use guard::{Policy, PutCallback, PutEvent};
+pub use metrics::MissingPuts;
 pub use printable::printable;
-pub use reccaster::Told;
+pub use reccaster::RecSyncConfig;
 pub use stats::Surroundings;
 
 use fodo_db::{Database, LoadError, Loader, States};
@@ -39,11 +39,11 @@ use fodo_net::reccaster::RecCaster;
 use fodo_net::{ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
 use crate::autosave::saver::Saver;
-use crate::guard::{Guard, Rules};
+use crate::guard::{AccessControl, Rules};
 use crate::metrics::Metrics;
-use crate::outside::Outside;
-use crate::stats::Stats;
-use crate::turn::Crank;
+use crate::outside::LinkClient;
+use crate::stats::IocStats;
+use crate::turn::DatabaseDriver;
 
 /// Why an IOC cannot start.
 #[derive(Debug)]
@@ -98,29 +98,29 @@ impl std::error::Error for IocError {}
 
 /// Autosave could not save some values when the IOC ended; the log contains the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotSaved {
+pub struct UnsavedSets {
     /// The number of sets that were not saved.
     pub n_sets: usize,
 }
 
-impl fmt::Display for NotSaved {
+impl fmt::Display for UnsavedSets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "autosave sets that could not be saved at the end: {}", self.n_sets)
     }
 }
 
-impl std::error::Error for NotSaved {}
+impl std::error::Error for UnsavedSets {}
 
 /// A loaded database that is not served yet.
 #[derive(Debug)]
 pub struct Ioc {
     database: Database,
-    guard: Guard,
+    guard: AccessControl,
     rules: Rules,
     /// The configuration of the client for links to other IOCs.
     links: Option<ClientConfig>,
     surroundings: Surroundings,
-    metrics: Option<(TcpListener, Option<LeftOut>)>,
+    metrics: Option<(TcpListener, Option<MissingPuts>)>,
     /// The number of statements that were left out because of errors in the files.
     n_omitted: usize,
 }
@@ -158,11 +158,11 @@ impl Ioc {
     }
 
     /// The same as `of`, but records see the variables of a shell instead of those of the process.
-    fn within(mut loader: Loader, environment: Option<site::Environment>) -> Result<Ioc, IocError> {
-        loader.stand_at(Arc::new(site::Process::new(environment)));
+    fn within(mut loader: Loader, environment: Option<site::SharedEnvironment>) -> Result<Ioc, IocError> {
+        loader.stand_at(Arc::new(site::ProcessSite::new(environment)));
         let n_omitted = loader.omitted().total();
         let database = loader.finish().map_err(IocError::Load)?;
-        let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
+        let (guard, rules, surroundings) = (AccessControl::open(), Rules::none(), Surroundings::of_process());
         Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None, n_omitted })
     }
 
@@ -170,7 +170,7 @@ impl Ioc {
     ///
     /// Fails if the access file cannot be read or contains errors.
     pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
-        let (guard, rules) = Guard::new(policy, &self.database)?;
+        let (guard, rules) = AccessControl::new(policy, &self.database)?;
         Ok(Ioc { guard, rules, ..self })
     }
 
@@ -187,7 +187,7 @@ impl Ioc {
     /// Serves metrics for Prometheus over HTTP under `/metrics` on this address; port 0 selects a free port.
     ///
     /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound.
-    pub fn metered(self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<Ioc, IocError> {
+    pub fn metered(self, address: SocketAddr, left_out: Option<MissingPuts>) -> Result<Ioc, IocError> {
         let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
         Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }
@@ -204,27 +204,27 @@ impl Ioc {
 
     /// Serves the records and starts the scans; dropping the result stops both.
     pub fn serve(self, config: ServerConfig) -> Result<RunningIoc, IocError> {
-        self.serve_telling(config, Log::silent())
+        self.serve_with_log(config, Log::silent())
     }
 
     /// The same as [`Ioc::serve`], with network events reported to `log`.
-    pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
+    pub fn serve_with_log(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let (n_records, n_omitted) = (self.database.record_names().count(), self.n_omitted);
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let surroundings = self.surroundings;
-        let crank = Crank::new(self.database, self.guard);
+        let crank = DatabaseDriver::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
         let records = pv::Records::new(crank.clone());
         let source: Arc<dyn Source> = match config.status_prefix.clone() {
-            Some(prefix) => Arc::new(Stats::new(prefix, records, (n_records, n_omitted), &surroundings)),
+            Some(prefix) => Arc::new(IocStats::new(prefix, records, (n_records, n_omitted), &surroundings)),
             None => Arc::new(records),
         };
         let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
         // A put through a link ends when the target record has processed, so it has no timeout.
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
-        let outside = links.map(|config| Outside::start(&crank, Context::new(config)));
+        let outside = links.map(|config| LinkClient::start(&crank, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
         let page = self.metrics.map(|(listener, left_out)| {
             let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
@@ -258,8 +258,8 @@ impl Ioc {
 /// A running IOC; dropping it stops it.
 #[derive(Debug)]
 pub struct RunningIoc {
-    crank: Arc<Crank>,
-    outside: Option<Outside>,
+    crank: Arc<DatabaseDriver>,
+    outside: Option<LinkClient>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     metrics: Option<Page>,
@@ -278,7 +278,7 @@ impl RunningIoc {
     /// Returns warnings about parts that have no effect, one line each. If the file cannot be read or contains errors,
     /// the previous rules stay in force. Without an access file this does nothing.
     pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
-        let read = self.crank.guard().read_again(self.crank.database());
+        let read = self.crank.guard().reload(self.crank.database());
         let Some(mut rules) = read? else { return Ok(Vec::new()) };
         let warnings = std::mem::take(&mut rules.warnings);
         self.crank.set_rules(rules);
@@ -286,7 +286,7 @@ impl RunningIoc {
     }
 
     /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`.
-    pub fn tell_receivers(&mut self, told: Told, log: Log) -> Result<(), IocError> {
+    pub fn announce(&mut self, told: RecSyncConfig, log: Log) -> Result<(), IocError> {
         let (port, config) = (told.port, told.config(self.address));
         let inventory = told.inventory(self.crank.clone(), &self.surroundings, self.tcp_port());
         let reccaster = RecCaster::start(config, inventory, log);
@@ -323,7 +323,7 @@ impl RunningIoc {
         Ok(self.saver.insert(saver))
     }
 
-    fn crank(&self) -> Arc<Crank> {
+    fn crank(&self) -> Arc<DatabaseDriver> {
         self.crank.clone()
     }
 
@@ -338,11 +338,11 @@ impl RunningIoc {
     }
 
     /// Stops serving and scanning and saves values one last time; returns when all threads have ended.
-    pub fn stop(mut self) -> Result<(), NotSaved> {
+    pub fn stop(mut self) -> Result<(), UnsavedSets> {
         self.end()
     }
 
-    fn end(&mut self) -> Result<(), NotSaved> {
+    fn end(&mut self) -> Result<(), UnsavedSets> {
         self.outside.take();
         self.metrics.take();
         self.reccaster.take();
@@ -355,7 +355,7 @@ impl RunningIoc {
         // No value changes after this point, so the last save is complete.
         match self.saver.take().map_or(0, Saver::finish) {
             0 => Ok(()),
-            n_sets => Err(NotSaved { n_sets }),
+            n_sets => Err(UnsavedSets { n_sets }),
         }
     }
 }

@@ -9,7 +9,7 @@ pub const SCALAR_POSTS: usize = 8;
 pub const ARRAY_POSTS: usize = 2;
 
 /// Maximum number of times that the scan thread yields between two slices.
-pub const YIELDS: usize = 100;
+pub const YIELDS_MAX: usize = 100;
 
 /// Maximum nesting depth of scripts; real installations nest three or four.
 pub const SCRIPT_DEPTH_MAX: usize = 20;
@@ -53,7 +53,7 @@ pub const SAVE_PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Unsent bytes of a circuit to another IOC above which further link puts are held back in the IOC, where a newer value
 /// of a link replaces the older one.
-pub const UNSENT_BYTES: usize = 64 * 1024;
+pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The delay before a link with a full circuit is retried; the number of waiting links is at most that of all links.
 pub const RETRY: Duration = Duration::from_millis(10);

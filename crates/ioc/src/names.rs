@@ -11,14 +11,14 @@ pub fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     }
     let (record, field) = name.split_once('.').unwrap_or((name, ""));
     if database.field(record).is_none() {
-        let guess = meant(closest(record, database.record_names().take(COMPARED_NAMES_MAX)));
+        let guess = suggestion_text(closest(record, database.record_names().take(COMPARED_NAMES_MAX)));
         return Err(format!("there is no record \"{record}\"{guess}"));
     }
-    let guess = meant(closest(field, database.field_names(record)));
+    let guess = suggestion_text(closest(field, database.field_names(record)));
     Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
 }
 
 /// `; did you mean "dbl"?`, or nothing.
-pub fn meant(name: Option<&str>) -> String {
+pub fn suggestion_text(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!("; did you mean \"{name}\"?"))
 }

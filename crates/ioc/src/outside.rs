@@ -17,11 +17,11 @@ use fodo_net::client::Facts;
 use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
 
 use crate::limit;
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// The user of a PV of another IOC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum LinkTarget {
     /// A link of a record.
     Link(OutsideLink),
     /// The input of access rules with this PV name.
@@ -30,7 +30,7 @@ pub enum Wish {
 
 /// How many values of a link were replaced by later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedCounts {
     /// Updates that arrived faster than records process.
     pub updates: u64,
     /// Puts that were made faster than the server accepts them, or after the server had disconnected.
@@ -39,40 +39,40 @@ pub struct Merged {
 
 /// The queued network requests of links and access rules.
 #[derive(Debug, Default)]
-pub struct Errands {
-    state: Mutex<State>,
+pub struct LinkRequests {
+    state: Mutex<RequestQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    wishes: HashMap<Wish, Errand>,
+struct RequestQueue {
+    wishes: HashMap<LinkTarget, PendingRequest>,
     /// The queue; contains each wish at most once.
-    ready: VecDeque<Wish>,
+    ready: VecDeque<LinkTarget>,
     is_stopped: bool,
 }
 
 /// The pending requests of one wish.
 #[derive(Debug, Default)]
-struct Errand {
+struct PendingRequest {
     /// The name of the channel to open, and its use.
     open: Option<(String, Use)>,
     is_over: bool,
     /// The newest value, and the number of the put if its completion is awaited.
     put: Option<(Value, Option<u64>)>,
     is_ready: bool,
-    merged: Merged,
+    merged: MergedCounts,
     /// The server of the last connection.
     server: Option<SocketAddr>,
 }
 
-impl Errands {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LinkRequests {
+    fn lock(&self) -> MutexGuard<'_, RequestQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests a connection.
-    pub fn open(&self, wish: Wish, name: &str, usage: Use) {
+    pub fn open(&self, wish: LinkTarget, name: &str, usage: Use) {
         let mut state = self.lock();
         let errand = state.wishes.entry(wish.clone()).or_default();
         (errand.open, errand.is_over) = (Some((name.to_owned(), usage)), false);
@@ -80,7 +80,7 @@ impl Errands {
     }
 
     /// Requests that the channel is closed.
-    pub fn close(&self, wish: Wish) {
+    pub fn close(&self, wish: LinkTarget) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         if errand.open.is_some() {
@@ -97,7 +97,7 @@ impl Errands {
     /// Requests a put; a later put replaces it if it has not been sent yet.
     pub fn put(&self, link: OutsideLink, value: Value, number: Option<u64>) {
         let mut state = self.lock();
-        let wish = Wish::Link(link);
+        let wish = LinkTarget::Link(link);
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         let before = errand.put.take();
         errand.merged.puts += u64::from(before.is_some());
@@ -108,16 +108,16 @@ impl Errands {
     }
 
     /// How many values of a link were merged.
-    pub fn merged(&self, link: OutsideLink) -> Merged {
-        self.lock().wishes.get(&Wish::Link(link)).map(|errand| errand.merged).unwrap_or_default()
+    pub fn merged(&self, link: OutsideLink) -> MergedCounts {
+        self.lock().wishes.get(&LinkTarget::Link(link)).map(|errand| errand.merged).unwrap_or_default()
     }
 
     /// The current or last server of a link.
     pub fn server(&self, link: OutsideLink) -> Option<SocketAddr> {
-        self.lock().wishes.get(&Wish::Link(link)).and_then(|errand| errand.server)
+        self.lock().wishes.get(&LinkTarget::Link(link)).and_then(|errand| errand.server)
     }
 
-    fn met(&self, wish: &Wish, server: SocketAddr) {
+    fn set_server(&self, wish: &LinkTarget, server: SocketAddr) {
         if let Some(errand) = self.lock().wishes.get_mut(wish) {
             errand.server = Some(server);
         }
@@ -129,7 +129,7 @@ impl Errands {
         self.changed.notify_all();
     }
 
-    fn count(&self, wish: &Wish, n_updates: u64, n_puts: u64) {
+    fn count(&self, wish: &LinkTarget, n_updates: u64, n_puts: u64) {
         if let Some(errand) = self.lock().wishes.get_mut(wish) {
             errand.merged.updates += n_updates;
             errand.merged.puts += n_puts;
@@ -137,11 +137,11 @@ impl Errands {
     }
 
     /// Queues a wish for the thread.
-    fn call(&self, wish: &Wish) {
+    fn call(&self, wish: &LinkTarget) {
         self.tell(self.lock(), wish.clone());
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>, wish: Wish) {
+    fn tell(&self, mut state: MutexGuard<'_, RequestQueue>, wish: LinkTarget) {
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         if !std::mem::replace(&mut errand.is_ready, true) {
             state.ready.push_back(wish);
@@ -152,7 +152,7 @@ impl Errands {
 
     /// Waits for the next wish with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
     /// time to retry the waiting links.
-    fn next(&self, has_waiting: bool) -> Option<(Wish, Errand)> {
+    fn next(&self, has_waiting: bool) -> Option<(LinkTarget, PendingRequest)> {
         let mut state = self.lock();
         loop {
             if state.is_stopped {
@@ -165,7 +165,7 @@ impl Errands {
                 if is_over {
                     state.wishes.remove(&wish);
                 }
-                return Some((wish, Errand { open, put, is_over, ..Errand::default() }));
+                return Some((wish, PendingRequest { open, put, is_over, ..PendingRequest::default() }));
             }
             if has_waiting {
                 let (waited, timeout) =
@@ -185,7 +185,7 @@ impl Errands {
     }
 
     /// Returns a value that could not be sent, unless there is already a later one.
-    fn put_back(&self, wish: &Wish, value: Value, number: Option<u64>) {
+    fn restore_unsent(&self, wish: &LinkTarget, value: Value, number: Option<u64>) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(wish) else { return };
         match &mut errand.put {
@@ -199,12 +199,12 @@ impl Errands {
 }
 
 /// A waker that queues one wish.
-struct Call {
-    errands: Weak<Errands>,
-    wish: Wish,
+struct LinkWaker {
+    errands: Weak<LinkRequests>,
+    wish: LinkTarget,
 }
 
-impl Wake for Call {
+impl Wake for LinkWaker {
     fn wake(self: Arc<Self>) {
         if let Some(errands) = self.errands.upgrade() {
             errands.call(&self.wish);
@@ -214,23 +214,23 @@ impl Wake for Call {
 
 /// The Channel Access client of an IOC. Dropping it closes everything without waiting for a server.
 #[derive(Debug)]
-pub struct Outside {
-    errands: Arc<Errands>,
+pub struct LinkClient {
+    errands: Arc<LinkRequests>,
     context: Context,
 }
 
-impl Outside {
+impl LinkClient {
     /// Starts the thread.
-    pub fn start(crank: &Arc<Crank>, context: Context) -> io::Result<Outside> {
+    pub fn start(crank: &Arc<DatabaseDriver>, context: Context) -> io::Result<LinkClient> {
         let errands = crank.errands().clone();
-        let mut runner = Runner { crank: crank.clone(), context: context.clone(), doors: HashMap::new() };
+        let mut runner = LinkThread { crank: crank.clone(), context: context.clone(), doors: HashMap::new() };
         let started = errands.clone();
         std::thread::Builder::new().name("fodo-links".into()).spawn(move || runner.run(&started))?;
-        Ok(Outside { errands, context })
+        Ok(LinkClient { errands, context })
     }
 }
 
-impl Drop for Outside {
+impl Drop for LinkClient {
     fn drop(&mut self) {
         self.errands.stop();
         self.context.close();
@@ -238,14 +238,14 @@ impl Drop for Outside {
 }
 
 /// The state of the thread.
-struct Runner {
-    crank: Arc<Crank>,
+struct LinkThread {
+    crank: Arc<DatabaseDriver>,
     context: Context,
-    doors: HashMap<Wish, Door>,
+    doors: HashMap<LinkTarget, OpenLink>,
 }
 
 /// The open channel of a wish.
-struct Door {
+struct OpenLink {
     channel: Channel,
     /// Keeps the subscription alive.
     _monitor: Monitor,
@@ -253,10 +253,10 @@ struct Door {
     writing: Option<(u64, Operation<()>)>,
 }
 
-impl Runner {
-    fn run(&mut self, errands: &Arc<Errands>) {
+impl LinkThread {
+    fn run(&mut self, errands: &Arc<LinkRequests>) {
         // Links whose circuits are full.
-        let mut waiting: Vec<Wish> = Vec::new();
+        let mut waiting: Vec<LinkTarget> = Vec::new();
         while !errands.is_stopped() {
             let Some((wish, errand)) = errands.next(!waiting.is_empty()) else {
                 waiting.drain(..).for_each(|wish| errands.call(&wish));
@@ -276,29 +276,29 @@ impl Runner {
             {
                 waiting.push(wish.clone());
             }
-            self.look_after(errands, &wish);
+            self.poll_put(errands, &wish);
         }
     }
 
     /// Opens a channel; `None` if the name is invalid, so that it can never connect.
-    fn open(&self, errands: &Arc<Errands>, wish: &Wish, name: &str, usage: Use) -> Option<Door> {
+    fn open(&self, errands: &Arc<LinkRequests>, wish: &LinkTarget, name: &str, usage: Use) -> Option<OpenLink> {
         let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
         let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
         let tell = move |event| tell(&crank, &callback_errands, &callback_wish, event);
         let monitor = channel.monitor_with(options(usage), tell).ok()?;
-        Some(Door { channel, _monitor: monitor, writing: None })
+        Some(OpenLink { channel, _monitor: monitor, writing: None })
     }
 
     /// Sends a value; returns false if it must wait.
-    fn put(&mut self, errands: &Errands, wish: &Wish, value: Value, number: Option<u64>) -> bool {
+    fn put(&mut self, errands: &LinkRequests, wish: &LinkTarget, value: Value, number: Option<u64>) -> bool {
         let Some(door) = self.doors.get_mut(wish) else { return true };
         if door.channel.state() != ChannelState::Active {
             errands.count(wish, 0, 1);
             self.written(wish, number);
             return true;
         }
-        if door.channel.unsent_bytes() > limit::UNSENT_BYTES {
-            errands.put_back(wish, value, number);
+        if door.channel.unsent_bytes() > limit::UNSENT_BYTES_MAX {
+            errands.restore_unsent(wish, value, number);
             return false;
         }
         match number {
@@ -310,11 +310,11 @@ impl Runner {
     }
 
     /// Reports the end of a put; if it has not ended, registers a waker for it.
-    fn look_after(&mut self, errands: &Arc<Errands>, wish: &Wish) {
+    fn poll_put(&mut self, errands: &Arc<LinkRequests>, wish: &LinkTarget) {
         let Some(door) = self.doors.get_mut(wish) else { return };
         let Some((number, operation)) = &mut door.writing else { return };
         let number = *number;
-        let waker = Waker::from(Arc::new(Call { errands: Arc::downgrade(errands), wish: wish.clone() }));
+        let waker = Waker::from(Arc::new(LinkWaker { errands: Arc::downgrade(errands), wish: wish.clone() }));
         let has_ended = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker)).is_ready();
         // A put that was not sent before the channel was lost must not be sent after a reconnect.
         let is_lost = !matches!(door.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
@@ -325,9 +325,9 @@ impl Runner {
         }
     }
 
-    fn written(&self, wish: &Wish, number: Option<u64>) {
-        if let (Wish::Link(link), Some(put)) = (wish, number) {
-            self.crank.hear(*link, News::Written { put });
+    fn written(&self, wish: &LinkTarget, number: Option<u64>) {
+        if let (LinkTarget::Link(link), Some(put)) = (wish, number) {
+            self.crank.handle_link_event(*link, News::Written { put });
         }
     }
 }
@@ -349,35 +349,35 @@ fn options(usage: Use) -> MonitorOptions {
 }
 
 /// Handles an event of a subscription, on the callback thread.
-fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent) {
+fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &LinkTarget, event: MonitorEvent) {
     if let Some(errands) = errands.upgrade() {
         match &event {
-            MonitorEvent::Connected(facts) => errands.met(wish, facts.server),
+            MonitorEvent::Connected(facts) => errands.set_server(wish, facts.server),
             MonitorEvent::Merged(n) => errands.count(wish, *n, 0),
             MonitorEvent::Disconnected => errands.call(wish),
             _ => {}
         }
     }
     match wish {
-        Wish::Link(link) => {
-            if let Some(news) = news(event) {
-                crank.hear(*link, news);
+        LinkTarget::Link(link) => {
+            if let Some(news) = to_link_event(event) {
+                crank.handle_link_event(*link, news);
             }
         }
-        Wish::Input(name) => match event {
-            MonitorEvent::Update(reading) => crank.hear_input(name, Some(reading)),
+        LinkTarget::Input(name) => match event {
+            MonitorEvent::Update(reading) => crank.set_remote_input(name, Some(reading)),
             MonitorEvent::Disconnected
             | MonitorEvent::Unresponsive
             | MonitorEvent::Refused(_)
             | MonitorEvent::WrongReply(_) => {
-                crank.hear_input(name, None);
+                crank.set_remote_input(name, None);
             }
             _ => {}
         },
     }
 }
 
-fn news(event: MonitorEvent) -> Option<News> {
+fn to_link_event(event: MonitorEvent) -> Option<News> {
     Some(match event {
         MonitorEvent::Connected(facts) => News::Connected(outside(&facts)),
         MonitorEvent::Rights(facts) => News::Allowed { may_read: facts.may_read, may_write: facts.may_write },
@@ -420,8 +420,8 @@ mod tests {
 
     #[test]
     fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
-        let (errands, link) = (Errands::default(), link());
-        errands.open(Wish::Link(link), "far", Use::Writes);
+        let (errands, link) = (LinkRequests::default(), link());
+        errands.open(LinkTarget::Link(link), "far", Use::Writes);
 
         errands.put(link, 1.0.into(), None);
         errands.put(link, 2.0.into(), Some(2));
@@ -429,9 +429,9 @@ mod tests {
 
         let (_, errand) = errands.next(false).unwrap();
         assert_eq!((errand.open.is_some(), errand.put), (true, Some((3.0.into(), Some(2)))));
-        assert_eq!(errands.merged(link), Merged { updates: 0, puts: 2 });
+        assert_eq!(errands.merged(link), MergedCounts { updates: 0, puts: 2 });
         errands.put(link, 5.0.into(), None);
-        errands.put_back(&Wish::Link(link), 4.0.into(), Some(4));
+        errands.restore_unsent(&LinkTarget::Link(link), 4.0.into(), Some(4));
         let (_, errand) = errands.next(false).unwrap();
         assert_eq!(errand.put, Some((5.0.into(), Some(4))));
         assert_eq!(errands.merged(link).puts, 3);
@@ -439,8 +439,8 @@ mod tests {
 
     #[test]
     fn links_that_change_before_the_thread_has_come_to_them_leave_nothing_behind() {
-        let errands = Errands::default();
-        let wish = |name: &str| Wish::Input(name.into());
+        let errands = LinkRequests::default();
+        let wish = |name: &str| LinkTarget::Input(name.into());
 
         for _ in 0..100 {
             errands.open(wish("a"), "a", Use::Reads);
@@ -448,7 +448,7 @@ mod tests {
         }
         errands.open(wish("b"), "b", Use::Reads);
 
-        let held = |state: MutexGuard<'_, State>| (state.wishes.len(), state.ready.len());
+        let held = |state: MutexGuard<'_, RequestQueue>| (state.wishes.len(), state.ready.len());
         assert_eq!(held(errands.lock()), (1, 1));
         assert_eq!(errands.next(false).unwrap().0, wish("b"));
     }

@@ -8,25 +8,25 @@ use fodo_db::{ByField, Chain, Channel, ChannelError, Facts, FieldRef, Filter, In
 use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// The records of a database as a source of PVs.
 #[derive(Debug)]
 pub struct Records {
-    crank: Arc<Crank>,
+    crank: Arc<DatabaseDriver>,
     /// One object for each field that has a channel.
-    open: Mutex<Open>,
+    open: Mutex<OpenPvs>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenPvs {
     pvs: ByField<Weak<RecordPv>>,
     /// At this size, unused objects are removed.
     prune_at: usize,
 }
 
 impl Records {
-    pub fn new(crank: Arc<Crank>) -> Records {
+    pub fn new(crank: Arc<DatabaseDriver>) -> Records {
         Records { crank, open: Mutex::default() }
     }
 }
@@ -70,18 +70,18 @@ impl Records {
 /// A field of a record, or one channel to it with filters.
 #[derive(Debug)]
 pub struct RecordPv {
-    crank: Arc<Crank>,
+    crank: Arc<DatabaseDriver>,
     field: FieldRef,
     posts: Posts,
     me: Weak<RecordPv>,
-    filtered: Option<Box<Filtered>>,
+    filtered: Option<Box<FilterState>>,
     /// Subscribed channels with filters, which receive the same posts.
     fed: OnceLock<Mutex<Vec<Arc<RecordPv>>>>,
 }
 
 /// The additional state of a channel with filters.
 #[derive(Debug)]
-struct Filtered {
+struct FilterState {
     /// The PV without filters.
     of: Arc<RecordPv>,
     facts: Facts,
@@ -100,7 +100,7 @@ fn n_posts(count_max: u32) -> usize {
 }
 
 impl RecordPv {
-    fn new(crank: Arc<Crank>, field: FieldRef) -> Arc<RecordPv> {
+    fn new(crank: Arc<DatabaseDriver>, field: FieldRef) -> Arc<RecordPv> {
         let count_max = crank.database().facts(field).count_max;
         RecordPv::with(crank, field, count_max, None)
     }
@@ -110,10 +110,20 @@ impl RecordPv {
         let mut facts = crank.database().facts(field);
         let chain = Mutex::new(Chain::new(filters, &mut facts));
         let count_max = facts.count_max;
-        RecordPv::with(crank, field, count_max, Some(Box::new(Filtered { of, facts, chain, wanted: AtomicU8::new(0) })))
+        RecordPv::with(
+            crank,
+            field,
+            count_max,
+            Some(Box::new(FilterState { of, facts, chain, wanted: AtomicU8::new(0) })),
+        )
     }
 
-    fn with(crank: Arc<Crank>, field: FieldRef, count_max: u32, filtered: Option<Box<Filtered>>) -> Arc<RecordPv> {
+    fn with(
+        crank: Arc<DatabaseDriver>,
+        field: FieldRef,
+        count_max: u32,
+        filtered: Option<Box<FilterState>>,
+    ) -> Arc<RecordPv> {
         let posts = Posts::new(n_posts(count_max));
         Arc::new_cyclic(|me| RecordPv { crank, field, posts, me: me.clone(), filtered, fed: OnceLock::new() })
     }
@@ -128,7 +138,7 @@ impl RecordPv {
 
     /// Returns the PV to watch for this one. For a channel with filters that is the PV without filters; also registers
     /// this channel there if it has listeners, and removes it otherwise.
-    pub fn fed_by(self: &Arc<RecordPv>) -> &Arc<RecordPv> {
+    pub fn register_with_source(self: &Arc<RecordPv>) -> &Arc<RecordPv> {
         let Some(filtered) = &self.filtered else { return self };
         let mut fed = lock(filtered.of.fed.get_or_init(Mutex::default));
         fed.retain(|other| !Arc::ptr_eq(other, self));
@@ -152,7 +162,7 @@ impl RecordPv {
         if mask.is_empty() {
             return;
         }
-        let moment = self.crank.moment(self.field);
+        let moment = self.crank.filter_context(self.field);
         if let Some((mask, reading)) = lock(&filtered.chain).update(mask, reading.clone(), &moment) {
             self.posts.push(Post { mask, reading });
         }
@@ -172,7 +182,7 @@ impl Pv for RecordPv {
     fn read(&self) -> Reading {
         let reading = self.crank.database().read(self.field);
         match &self.filtered {
-            Some(filtered) => lock(&filtered.chain).read(reading, &self.crank.moment(self.field)),
+            Some(filtered) => lock(&filtered.chain).read(reading, &self.crank.filter_context(self.field)),
             None => reading,
         }
     }
@@ -219,13 +229,13 @@ impl Pv for RecordPv {
     }
 
     fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        self.crank.hold(&mut || attach(self.crank.database().read(self.field)));
+        self.crank.while_locked(&mut || attach(self.crank.database().read(self.field)));
     }
 
     fn first_update(&self, reading: Reading, mask: EventMask) -> Option<Reading> {
         let Some(filtered) = &self.filtered else { return Some(reading) };
         filtered.wanted.fetch_or(mask.0, Ordering::Relaxed);
-        let moment = self.crank.moment(self.field);
+        let moment = self.crank.filter_context(self.field);
         let (_, reading) = lock(&filtered.chain).update(mask, reading, &moment)?;
         Some(reading)
     }
@@ -243,14 +253,14 @@ pub fn refusal(error: PutError) -> PutRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::Guard;
+    use crate::guard::AccessControl;
     use fodo_db::Loader;
 
     fn records() -> Records {
         let mut loader = Loader::default();
         let text = "record(ai, a) { field(PREC, 3) }\nrecord(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }";
         loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap();
-        Records::new(Crank::new(loader.finish().unwrap(), Guard::open()))
+        Records::new(DatabaseDriver::new(loader.finish().unwrap(), AccessControl::open()))
     }
 
     #[test]

@@ -11,11 +11,11 @@ use fodo_net::reccaster::{Inventory, Item, Items, Patience, RecCasterConfig};
 
 use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// The configuration of the announcements to RecCeivers.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RecSyncConfig {
     /// The UDP port of announcements.
     pub port: u16,
     /// Environment variables to send in addition to the standard ones.
@@ -47,7 +47,7 @@ const VARIABLES: [&str; 15] = [
     "LOCATION",
 ];
 
-impl Told {
+impl RecSyncConfig {
     /// The configuration for an IOC that serves on this address. An IOC that serves only its own host listens for
     /// announcements only there.
     pub fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
@@ -57,7 +57,7 @@ impl Told {
     }
 
     /// The data to send for an IOC that serves on this TCP port.
-    pub fn inventory(self, crank: Arc<Crank>, surroundings: &Surroundings, tcp_port: u16) -> Inventory {
+    pub fn inventory(self, crank: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> Inventory {
         let variables = self.environment(surroundings, tcp_port);
         let kept_back: Arc<[String]> = self.kept_back.into();
         Box::new(move || {
@@ -84,7 +84,7 @@ impl Told {
 }
 
 /// Iterates over the records; each is read when it is sent.
-fn records(crank: Arc<Crank>, kept_back: Arc<[String]>) -> Items {
+fn records(crank: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> Items {
     let mut aliases: HashMap<Text, Vec<String>> = HashMap::new();
     for (alias, record) in crank.database().aliases() {
         aliases.entry(record).or_default().push(alias.to_string());
@@ -102,7 +102,7 @@ fn records(crank: Arc<Crank>, kept_back: Arc<[String]>) -> Items {
     )
 }
 
-fn record(crank: &Crank, name: &str, aliases: impl Iterator<Item = Item>) -> Vec<Item> {
+fn record(crank: &DatabaseDriver, name: &str, aliases: impl Iterator<Item = Item>) -> Vec<Item> {
     let database = crank.database();
     let Some(field) = database.field(name) else { return Vec::new() };
     let record_type = database.facts(field).record_type;

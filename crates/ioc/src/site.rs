@@ -10,23 +10,23 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Environment variables of a shell, shared with records that read them.
-pub type Environment = Arc<Mutex<HashMap<String, String>>>;
+pub type SharedEnvironment = Arc<Mutex<HashMap<String, String>>>;
 
 /// The site of this process.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessSite {
     zone: TimeZone,
     /// Replaces the environment of the process.
-    environment: Option<Environment>,
+    environment: Option<SharedEnvironment>,
 }
 
-impl Process {
-    pub fn new(environment: Option<Environment>) -> Process {
-        Process { zone: TimeZone::system(), environment }
+impl ProcessSite {
+    pub fn new(environment: Option<SharedEnvironment>) -> ProcessSite {
+        ProcessSite { zone: TimeZone::system(), environment }
     }
 }
 
-impl Site for Process {
+impl Site for ProcessSite {
     fn variable(&self, name: &str) -> Option<Text> {
         if let Some(environment) = &self.environment {
             // A panic cannot leave a variable half written.

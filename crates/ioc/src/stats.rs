@@ -44,16 +44,16 @@ impl Surroundings {
 }
 
 /// A source of the records of an IOC and its statistics.
-pub struct Stats {
+pub struct IocStats {
     prefix: String,
     records: Records,
     pvs: HashMap<&'static str, Arc<StatusPv>>,
     started: Instant,
-    before: Mutex<Before>,
+    before: Mutex<LoadSample>,
 }
 
 /// The previous sample, for computing loads, and the heartbeat.
-struct Before {
+struct LoadSample {
     at: Instant,
     cpu_used: Duration,
     worked: Option<(u64, u64)>,
@@ -84,7 +84,7 @@ const NUMBERS: [(&str, &str); 17] = [
     ("HEARTBEAT", ""),
 ];
 
-impl Stats {
+impl IocStats {
     /// `prefix`: the prefix of the names, without the colon. `n_records`: the number of records. `n_omitted`: the
     /// number of statements left out because of errors.
     pub fn new(
@@ -92,7 +92,7 @@ impl Stats {
         records: Records,
         (n_records, n_omitted): (usize, usize),
         surroundings: &Surroundings,
-    ) -> Stats {
+    ) -> IocStats {
         let mut pvs = HashMap::new();
         for (name, units) in NUMBERS {
             let meta = Meta { units: units.into(), precision: if units == "%" { 1 } else { 0 }, ..Meta::default() };
@@ -109,10 +109,10 @@ impl Stats {
         }
         let process = ProcessFacts::now();
         let before =
-            Before { at: Instant::now(), cpu_used: process.cpu_used, worked: HostFacts::now().worked, n_beats: 0 };
+            LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: HostFacts::now().worked, n_beats: 0 };
         // PVs that never change have the start time of the IOC.
         pvs.values().for_each(|pv: &Arc<StatusPv>| pv.post(pv.read().value, SystemTime::now().into()));
-        let stats = Stats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
+        let stats = IocStats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
         stats.post("RECORD_CNT", n_records as f64);
         stats.post("LOAD_ERROR_CNT", n_omitted as f64);
         stats.post("PROCESS_ID", f64::from(std::process::id()));
@@ -133,7 +133,7 @@ impl Stats {
     }
 }
 
-impl Source for Stats {
+impl Source for IocStats {
     fn serves(&self, name: &str) -> bool {
         self.records.serves(name) || self.own(name).is_some()
     }
@@ -154,7 +154,7 @@ impl Source for Stats {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         before.n_beats = if before.n_beats < i32::MAX as u32 { before.n_beats + 1 } else { 1 };
         let now =
-            Before { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats: before.n_beats };
+            LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats: before.n_beats };
         let load = own_load(&before, &now, host.n_processors);
         let known = |number: Option<u64>| number.map_or(f64::NAN, |number| number as f64);
         let (n_open, n_max) = (known(process.n_descriptors), known(process.n_descriptors_max));
@@ -181,21 +181,21 @@ impl Source for Stats {
     }
 }
 
-impl fmt::Debug for Stats {
+impl fmt::Debug for IocStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stats").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
 /// The CPU load of this process, in percent of all processors.
-fn own_load(before: &Before, now: &Before, n_processors: usize) -> f64 {
+fn own_load(before: &LoadSample, now: &LoadSample, n_processors: usize) -> f64 {
     let (used, passed) = (now.cpu_used.saturating_sub(before.cpu_used), now.at.saturating_duration_since(before.at));
     let all_s = passed.as_secs_f64() * n_processors as f64;
     if all_s > 0.0 { 100.0 * used.as_secs_f64() / all_s } else { 0.0 }
 }
 
 /// The CPU load of the host, in percent of all processors.
-fn system_load(before: &Before, now: &Before) -> f64 {
+fn system_load(before: &LoadSample, now: &LoadSample) -> f64 {
     let (Some((worked_before, all_before)), Some((worked, all))) = (before.worked, now.worked) else { return f64::NAN };
     let passed = all.saturating_sub(all_before);
     if passed > 0 { 100.0 * worked.saturating_sub(worked_before) as f64 / passed as f64 } else { 0.0 }
@@ -259,10 +259,10 @@ fn part(text: &str, index: usize) -> String {
 mod tests {
     use super::*;
 
-    fn at(s: u64, cpu_s: u64, worked: (u64, u64)) -> Before {
+    fn at(s: u64, cpu_s: u64, worked: (u64, u64)) -> LoadSample {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         let start = *START.get_or_init(Instant::now);
-        Before {
+        LoadSample {
             at: start + Duration::from_secs(s),
             cpu_used: Duration::from_secs(cpu_s),
             worked: Some(worked),

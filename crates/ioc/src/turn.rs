@@ -9,36 +9,36 @@ use fodo_data::{Now, Reading, Value};
 use fodo_db::{ByField, Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
-use crate::guard::{Guard, Inputs, OutsideInputs, PutNote, Rules};
+use crate::guard::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
 use crate::limit;
-use crate::outside::{Errands, Wish};
+use crate::outside::{LinkRequests, LinkTarget};
 use crate::pv::{RecordPv, refusal};
 
 /// The database with the lock that serialises its processing.
 #[derive(Debug)]
-pub struct Crank {
+pub struct DatabaseDriver {
     database: Database,
-    guard: Guard,
-    turn: Mutex<Turn>,
+    guard: AccessControl,
+    turn: Mutex<DriverState>,
     /// Signals that the next deadline has changed or the IOC must stop.
     changed: Condvar,
-    errands: Arc<Errands>,
+    errands: Arc<LinkRequests>,
     /// The number of threads waiting for the lock, so that late scans can yield to them.
     n_waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct DriverState {
     events: Vec<Event>,
     watched: ByField<Arc<RecordPv>>,
     /// Inputs of access rules: fields, and PVs of other IOCs.
-    inputs: Inputs,
+    inputs: LocalInputs,
     outside_inputs: OutsideInputs,
     /// The current readings of `outside_inputs`; none while disconnected.
     outside_readings: HashMap<Arc<str>, Reading>,
     /// Notifies the server that access rights may have changed.
     signal: Option<RightsSignal>,
-    puts: HashMap<PutId, Pending>,
+    puts: HashMap<PutId, PendingPut>,
     /// The last known deadline of the database; every change of it passes through `handle`.
     deadline: Option<Instant>,
     /// Whether scanning is paused.
@@ -48,21 +48,21 @@ struct Turn {
 
 /// A put that has not completed.
 #[derive(Debug)]
-struct Pending {
+struct PendingPut {
     completion: Completion,
     /// The log entry to complete after the write, while the put waits for its record.
-    written: Option<Written>,
+    written: Option<PutToLog>,
 }
 
 /// The part of a put's log entry that is known before the write.
 #[derive(Debug)]
-struct Written {
+struct PutToLog {
     field: FieldRef,
     by: Peer,
     old: Value,
 }
 
-impl Turn {
+impl DriverState {
     fn tell_rights(&self) {
         if let Some(signal) = &self.signal {
             signal.changed();
@@ -74,18 +74,18 @@ fn now() -> Now {
     Now { monotonic: Instant::now(), wall: SystemTime::now().into() }
 }
 
-impl Crank {
-    pub fn new(database: Database, guard: Guard) -> Arc<Crank> {
+impl DatabaseDriver {
+    pub fn new(database: Database, guard: AccessControl) -> Arc<DatabaseDriver> {
         let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
-        Arc::new(Crank { database, guard, turn, changed, errands: Arc::default(), n_waiting })
+        Arc::new(DatabaseDriver { database, guard, turn, changed, errands: Arc::default(), n_waiting })
     }
 
     /// The queued requests to other IOCs.
-    pub fn errands(&self) -> &Arc<Errands> {
+    pub fn errands(&self) -> &Arc<LinkRequests> {
         &self.errands
     }
 
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &AccessControl {
         &self.guard
     }
 
@@ -101,27 +101,27 @@ impl Crank {
             self.database.watch(*field, true);
             self.guard.set_input(inputs, Some(&self.database.read(*field)));
         }
-        self.ask_for_inputs(&mut turn, rules.outside_inputs);
+        self.connect_remote_inputs(&mut turn, rules.outside_inputs);
         turn.tell_rights();
     }
 
     /// Connects the rule inputs of other IOCs; inputs that existed before keep their channel and reading.
-    fn ask_for_inputs(&self, turn: &mut Turn, inputs: OutsideInputs) {
+    fn connect_remote_inputs(&self, turn: &mut DriverState, inputs: OutsideInputs) {
         let before = std::mem::replace(&mut turn.outside_inputs, inputs);
         for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
             turn.outside_readings.remove(name);
-            self.errands.close(Wish::Input(name.clone()));
+            self.errands.close(LinkTarget::Input(name.clone()));
         }
         for (name, inputs) in &turn.outside_inputs {
             self.guard.set_input(inputs, turn.outside_readings.get(name));
             if !before.contains_key(name) {
-                self.errands.open(Wish::Input(name.clone()), name, Use::Reads);
+                self.errands.open(LinkTarget::Input(name.clone()), name, Use::Reads);
             }
         }
     }
 
     /// Updates a rule input from another IOC; `None` when it is disconnected.
-    pub fn hear_input(&self, name: &Arc<str>, reading: Option<Reading>) {
+    pub fn set_remote_input(&self, name: &Arc<str>, reading: Option<Reading>) {
         let mut turn = self.lock();
         let Some(inputs) = turn.outside_inputs.get(name) else { return };
         if self.guard.set_input(inputs, reading.as_ref()) {
@@ -134,7 +134,7 @@ impl Crank {
     }
 
     /// Handles an event of a link to another IOC.
-    pub fn hear(&self, link: OutsideLink, news: News) {
+    pub fn handle_link_event(&self, link: OutsideLink, news: News) {
         let mut turn = self.lock();
         if !turn.is_stopped {
             // This input is never refused.
@@ -154,7 +154,7 @@ impl Crank {
         &self.database
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, DriverState> {
         if let Ok(turn) = self.turn.try_lock() {
             return turn;
         }
@@ -165,8 +165,8 @@ impl Crank {
     }
 
     /// Yields to waiting threads; bounded, because new threads may arrive continuously.
-    fn give_way(&self) {
-        for _ in 0..limit::YIELDS {
+    fn yield_to_waiters(&self) {
+        for _ in 0..limit::YIELDS_MAX {
             if self.n_waiting.load(Ordering::Relaxed) == 0 {
                 return;
             }
@@ -181,7 +181,7 @@ impl Crank {
         let _ = self.handle(&mut turn, Input::Start);
     }
 
-    /// Scans until [`Crank::stop`]. Other threads can take the lock between two slices.
+    /// Scans until [`DatabaseDriver::stop`]. Other threads can take the lock between two slices.
     pub fn run_scans(&self) {
         let mut turn = self.lock();
         while !turn.is_stopped {
@@ -191,7 +191,7 @@ impl Crank {
                     // This input is never refused.
                     let _ = self.handle(&mut turn, Input::Tick);
                     drop(turn);
-                    self.give_way();
+                    self.yield_to_waiters();
                     self.lock()
                 }
                 Some(due) => self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0,
@@ -227,10 +227,10 @@ impl Crank {
             // The fast path for most puts: neither logged nor awaited.
             return self.handle(&mut turn, Input::Put { field, value, put: None });
         }
-        let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
+        let written = by.map(|by| PutToLog { field, by: by.clone(), old: self.database.read(field).value });
         let put = completion.map(|completion| {
             let put = PutId(completion.number());
-            turn.puts.insert(put, Pending { completion, written: None });
+            turn.puts.insert(put, PendingPut { completion, written: None });
             put
         });
         let result = self.handle(&mut turn, Input::Put { field, value, put });
@@ -247,10 +247,10 @@ impl Crank {
         result
     }
 
-    fn tell_put(&self, Written { field, by, old }: Written) {
+    fn tell_put(&self, PutToLog { field, by, old }: PutToLog) {
         let new = self.database.read(field).value;
         let (pv, meta) = (self.database.name(field), self.database.meta(field));
-        self.guard.tell_put(PutNote { time: now().wall, by, pv, old, new, meta });
+        self.guard.tell_put(PutEvent { time: now().wall, by, pv, old, new, meta });
     }
 
     /// Cancels a put; if it still waits for its record, it is not executed.
@@ -276,7 +276,7 @@ impl Crank {
     /// current state.
     pub fn watch(&self, pv: &Arc<RecordPv>) {
         let mut turn = self.lock();
-        let pv = pv.fed_by();
+        let pv = pv.register_with_source();
         let is_watched = pv.has_listeners();
         match is_watched {
             true => turn.watched.insert(pv.field(), pv.clone()),
@@ -291,18 +291,18 @@ impl Crank {
     }
 
     /// The context that filters of a channel to the field need.
-    pub fn moment(&self, field: FieldRef) -> Moment<'_> {
+    pub fn filter_context(&self, field: FieldRef) -> Moment<'_> {
         self.database.moment(field, now().wall)
     }
 
     /// Calls `work` while no change can be posted.
-    pub fn hold(&self, work: &mut dyn FnMut()) {
+    pub fn while_locked(&self, work: &mut dyn FnMut()) {
         let _turn = self.lock();
         work();
     }
 
     /// Passes one input to the database and delivers its events in order.
-    fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
+    fn handle(&self, turn: &mut DriverState, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
         let (result, deadline) = self.database.handle_until(input, now(), &mut events);
         if !events.is_empty() {
@@ -315,7 +315,7 @@ impl Crank {
         result
     }
 
-    fn deliver(&self, turn: &mut Turn, events: &mut Vec<Event>) {
+    fn deliver(&self, turn: &mut DriverState, events: &mut Vec<Event>) {
         let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
@@ -329,18 +329,18 @@ impl Crank {
                 }
                 Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
-                    if let Some(Pending { completion, written }) = turn.puts.remove(&put) {
+                    if let Some(PendingPut { completion, written }) = turn.puts.remove(&put) {
                         written.into_iter().for_each(|written| self.tell_put(written));
                         completion.done();
                     }
                 }
                 Event::PutRefused { put, error } => {
-                    if let Some(Pending { completion, .. }) = turn.puts.remove(&put) {
+                    if let Some(PendingPut { completion, .. }) = turn.puts.remove(&put) {
                         completion.refused(refusal(error));
                     }
                 }
-                Event::Wanted { link, name, usage } => self.errands.open(Wish::Link(link), &name.to_str(), usage),
-                Event::Unwanted { link } => self.errands.close(Wish::Link(link)),
+                Event::Wanted { link, name, usage } => self.errands.open(LinkTarget::Link(link), &name.to_str(), usage),
+                Event::Unwanted { link } => self.errands.close(LinkTarget::Link(link)),
                 Event::Driven { link, value, put } => self.errands.put(link, value, put),
                 Event::Regrouped => are_rights_new |= self.guard.has_rules(),
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fodo_ioc::{Ioc, Policy, PutNote, RunningIoc};
+use fodo_ioc::{Ioc, Policy, PutEvent, RunningIoc};
 use fodo_net::{Channel, ClientConfig, Context, ServerConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -171,10 +171,10 @@ fn hosts_go_by_their_addresses_where_that_is_wanted() {
 }
 
 /// A policy that reports every put.
-fn noting() -> (Policy, Arc<Mutex<Vec<PutNote>>>) {
-    let notes: Arc<Mutex<Vec<PutNote>>> = Arc::default();
+fn noting() -> (Policy, Arc<Mutex<Vec<PutEvent>>>) {
+    let notes: Arc<Mutex<Vec<PutEvent>>> = Arc::default();
     let kept = notes.clone();
-    let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::TellPut);
+    let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::PutCallback);
     (Policy { tell_put, ..Policy::default() }, notes)
 }
 

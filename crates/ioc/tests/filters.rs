@@ -43,7 +43,7 @@ fn ioc() -> (RunningIoc, States, Lines) {
     let lines = Lines::default();
     let kept = lines.clone();
     let log = Log::new(Level::Warning, move |line| kept.lock().unwrap().push(line.clone()));
-    (ioc.serve_telling(config, log).unwrap(), states, lines)
+    (ioc.serve_with_log(config, log).unwrap(), states, lines)
 }
 
 fn client(ioc: &RunningIoc) -> Context {

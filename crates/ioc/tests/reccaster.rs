@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fodo_ioc::{Ioc, RunningIoc, Surroundings, Told};
+use fodo_ioc::{Ioc, RecSyncConfig, RunningIoc, Surroundings};
 use fodo_net::log::Log;
 use fodo_net::{ClientConfig, Context, ServerConfig, Value};
 
@@ -133,14 +133,14 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
     };
     let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let told = Told {
+    let told = RecSyncConfig {
         port,
         variables: vec!["BUILDING".to_owned(), "ENGINEER".to_owned()],
         kept_back: vec!["*:hidden*".to_owned()],
         hold_off_max: Duration::ZERO,
         answer: Duration::from_secs(20),
     };
-    ioc.tell_receivers(told, Log::silent()).unwrap();
+    ioc.announce(told, Log::silent()).unwrap();
     (ioc, RecCeiver::new(port))
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use fodo_ca::search::Datagram;
-pub use fodo_ca::traffic::{ClientTraffic, NameState, NameTraffic, ServerTraffic, Traffic};
+pub use fodo_ca::traffic::{ClientTraffic, NameState, NameTraffic, SearchMonitor, ServerTraffic};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
@@ -22,7 +22,7 @@ pub struct Bystander {
     asking: UdpSocket,
     hearing: Vec<UdpSocket>,
     places: Places,
-    traffic: Traffic,
+    traffic: SearchMonitor,
     datagrams: Vec<Datagram>,
     registration: Option<Registration>,
 }
@@ -50,7 +50,7 @@ impl Bystander {
             asking,
             hearing: Vec::new(),
             places: Places::new(&addresses, &config.search_hosts, automatic, Instant::now()),
-            traffic: Traffic::new(u64::from(std::process::id())),
+            traffic: SearchMonitor::new(u64::from(std::process::id())),
             datagrams: Vec::new(),
             registration: None,
         })
@@ -105,7 +105,7 @@ impl Bystander {
     }
 
     /// The traffic observed so far.
-    pub fn traffic(&self) -> &Traffic {
+    pub fn traffic(&self) -> &SearchMonitor {
         &self.traffic
     }
 
@@ -115,7 +115,7 @@ impl Bystander {
     }
 
     /// Receives and searches until `duration` has passed, or until `is_enough` returns true after a turn.
-    pub fn run(&mut self, duration: Duration, mut is_enough: impl FnMut(&Traffic) -> bool) -> io::Result<()> {
+    pub fn run(&mut self, duration: Duration, mut is_enough: impl FnMut(&SearchMonitor) -> bool) -> io::Result<()> {
         let end = Instant::now() + duration;
         let mut events = Events::with_capacity(64);
         let mut has_more = true;

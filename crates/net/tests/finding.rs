@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fodo_net::overhear::{Bystander, Traffic};
+use fodo_net::overhear::{Bystander, SearchMonitor};
 use fodo_net::{
     ClientConfig, Completion, Context, Error, Host, Kind, Meta, Notice, Peer, Posts, PutRefusal, Pv, PvFacts, Reading,
     Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
@@ -352,7 +352,7 @@ fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
     client.set_broadcast(true).unwrap();
 
     client.send_to(&SEARCH_FOR_X1, ("127.255.255.255", port)).unwrap();
-    let has_both = |traffic: &Traffic| traffic.names().first().is_some_and(|name| name.servers.len() == 2);
+    let has_both = |traffic: &SearchMonitor| traffic.names().first().is_some_and(|name| name.servers.len() == 2);
     bystander.run(PATIENCE, has_both).unwrap();
 
     let name = &bystander.traffic().names()[0];

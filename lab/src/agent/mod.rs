@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::limit::GREETING_MAX;
-use crate::plant::link::{Link, start_worker};
+use crate::plant::link::{WorkerConnection, start_worker};
 use crate::plant::worker::bounded_line;
-use crate::plant::{Caps, search_addresses};
+use crate::plant::{RunLimits, search_addresses};
 
 /// Version of the agent protocol.
 const PROTOCOL: &str = "fodo-lab-agent/1";
@@ -32,7 +32,7 @@ pub struct AgentVerb {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     #[command(flatten)]
-    caps: Caps,
+    caps: RunLimits,
     /// File with the key; default: FODO_LAB_KEY, or a random key, which is printed.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -40,9 +40,9 @@ pub struct AgentVerb {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+enum AgentMessage {
     Agent { protocol: String, version: String },
-    Open { key: String, driver: String, caps: Caps },
+    Open { key: String, driver: String, caps: RunLimits },
     Accepted {},
     Refused { why: String },
 }
@@ -110,12 +110,12 @@ fn listen(verb: &AgentVerb) -> Result<(), String> {
 }
 
 /// Serves one laboratory until its connection ends.
-fn attend(stream: &TcpStream, key: &str, caps: Caps) -> Result<(), String> {
+fn attend(stream: &TcpStream, key: &str, caps: RunLimits) -> Result<(), String> {
     let text = |why: std::io::Error| why.to_string();
     // The timeout applies to each read; together with the limit of a line it bounds a slow peer.
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
-    say(stream, &Said::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
-    let Said::Open { key: shown, driver, caps: wanted } = hear(stream)? else {
+    say(stream, &AgentMessage::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
+    let AgentMessage::Open { key: shown, driver, caps: wanted } = hear(stream)? else {
         return Err("expected a key and a driver".into());
     };
     if !is_equal(shown.as_bytes(), key.as_bytes()) {
@@ -127,7 +127,7 @@ fn attend(stream: &TcpStream, key: &str, caps: Caps) -> Result<(), String> {
     let caps = wanted.within(caps);
     let search = search_addresses(caps)?;
     stream.set_read_timeout(None).map_err(text)?;
-    say(stream, &Said::Accepted {})?;
+    say(stream, &AgentMessage::Accepted {})?;
     let mut child = start_worker(stream.try_clone().map_err(text)?.into(), &search, caps).map_err(text)?;
     // The worker exits at the end of the connection.
     child.wait().map_err(text)?;
@@ -136,7 +136,7 @@ fn attend(stream: &TcpStream, key: &str, caps: Caps) -> Result<(), String> {
 }
 
 /// Connects to a worker through the agent at `agent`.
-pub fn connect(agent: &str, key: &str, caps: Caps) -> Result<Link, String> {
+pub fn connect(agent: &str, key: &str, caps: RunLimits) -> Result<WorkerConnection, String> {
     let here = |why: String| format!("the agent at {agent}: {why}");
     let text = |why: std::io::Error| format!("the agent at {agent}: {why}");
     let addresses: Vec<SocketAddr> = agent.to_socket_addrs().map_err(text)?.collect();
@@ -148,37 +148,37 @@ pub fn connect(agent: &str, key: &str, caps: Caps) -> Result<Link, String> {
     stream.set_nodelay(true).map_err(text)?;
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
     match hear(&stream).map_err(here)? {
-        Said::Agent { protocol, version } if protocol == PROTOCOL && version == env!("CARGO_PKG_VERSION") => {}
-        Said::Agent { protocol, version } => {
+        AgentMessage::Agent { protocol, version } if protocol == PROTOCOL && version == env!("CARGO_PKG_VERSION") => {}
+        AgentMessage::Agent { protocol, version } => {
             let ours = env!("CARGO_PKG_VERSION");
             return Err(here(format!(
                 "version mismatch: agent {version} ({protocol}), laboratory {ours} ({PROTOCOL})"
             )));
         }
-        Said::Refused { why } => return Err(here(why)),
+        AgentMessage::Refused { why } => return Err(here(why)),
         _ => return Err(here("the peer is not an agent: unexpected greeting".into())),
     }
-    say(&stream, &Said::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
+    say(&stream, &AgentMessage::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
     match hear(&stream).map_err(here)? {
-        Said::Accepted {} => {}
-        Said::Refused { why } => return Err(here(why)),
+        AgentMessage::Accepted {} => {}
+        AgentMessage::Refused { why } => return Err(here(why)),
         _ => return Err(here("unexpected answer instead of accepted or refused".into())),
     }
     stream.set_read_timeout(None).map_err(text)?;
-    Link::there(agent, stream).map_err(text)
+    WorkerConnection::there(agent, stream).map_err(text)
 }
 
 fn refuse(stream: &TcpStream, why: &str) {
     // A peer that has disconnected needs no reason.
-    let _ = say(stream, &Said::Refused { why: why.into() });
+    let _ = say(stream, &AgentMessage::Refused { why: why.into() });
 }
 
-fn say(mut stream: &TcpStream, said: &Said) -> Result<(), String> {
+fn say(mut stream: &TcpStream, said: &AgentMessage) -> Result<(), String> {
     let line = serde_json::to_string(said).map_err(|why| why.to_string())? + "\n";
     stream.write_all(line.as_bytes()).map_err(|why| why.to_string())
 }
 
-fn hear(stream: &TcpStream) -> Result<Said, String> {
+fn hear(stream: &TcpStream) -> Result<AgentMessage, String> {
     // Reads one byte at a time: the bytes that follow belong to the driver.
     let line = bounded_line(&mut BufReader::with_capacity(1, stream)).map_err(|why| why.to_string())?;
     serde_json::from_str(&line.ok_or("the connection was closed")?).map_err(|why| why.to_string())

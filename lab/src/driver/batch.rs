@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::DriverFailure;
 
 /// A set of channels, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch {
+pub struct ConnectedChannels {
     /// The name of each channel. `{}` or `{:06}` in it is replaced by the channel's number, counted from 0; a name with
     /// a number belongs to a PV whose value is that number.
     pub pattern: String,
@@ -41,7 +41,7 @@ impl Variant {
     }
 }
 
-impl Batch {
+impl ConnectedChannels {
     /// The names, in the order of the channels.
     pub fn names(&self) -> Vec<String> {
         (0..self.n).map(|index| self.name(index)).collect()
@@ -53,12 +53,12 @@ impl Batch {
     }
 
     /// Checks that `value` is what the server has for the channel.
-    pub fn check(&self, index: usize, value: f64) -> Result<(), Failure> {
+    pub fn check(&self, index: usize, value: f64) -> Result<(), DriverFailure> {
         match self.expected(index) {
             Some(expected) if value != expected => {
-                Err(Failure::WrongValue { value, expected: format!("{expected} of {}", self.name(index)) })
+                Err(DriverFailure::WrongValue { value, expected: format!("{expected} of {}", self.name(index)) })
             }
-            None if !value.is_finite() => Err(Failure::WrongValue { value, expected: "a number".into() }),
+            None if !value.is_finite() => Err(DriverFailure::WrongValue { value, expected: "a number".into() }),
             _ => Ok(()),
         }
     }
@@ -117,8 +117,8 @@ pub fn ns(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn batch(pattern: &str, variant: Variant) -> Batch {
-        Batch { pattern: pattern.into(), n: 3, variant }
+    fn batch(pattern: &str, variant: Variant) -> ConnectedChannels {
+        ConnectedChannels { pattern: pattern.into(), n: 3, variant }
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let numbered = batch("lab:{:06}", Variant::Distinct);
 
         assert_eq!(numbered.check(2, 2.0), Ok(()));
-        assert!(matches!(numbered.check(2, 1.0), Err(Failure::WrongValue { .. })));
+        assert!(matches!(numbered.check(2, 1.0), Err(DriverFailure::WrongValue { .. })));
         assert_eq!(batch("counter", Variant::Equal).check(2, 77.0), Ok(()));
         assert!(batch("counter", Variant::Equal).check(2, f64::NAN).is_err());
     }

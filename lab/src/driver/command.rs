@@ -4,15 +4,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::batch::ns;
-use super::{Batch, Failure, Timed};
+use super::{ConnectedChannels, DriverFailure, Timed};
 
 /// This program, as a command to add arguments to.
-pub fn this_program() -> Result<Command, Failure> {
+pub fn this_program() -> Result<Command, DriverFailure> {
     std::env::current_exe().map(Command::new).map_err(|why| failed(why.to_string()))
 }
 
 /// Runs `command` for each name, one after the other. The first number in each output must be the PV's value.
-pub fn time(batch: &Batch, command: impl Fn(&str) -> Result<Command, Failure>) -> Result<Timed, Failure> {
+pub fn time(
+    batch: &ConnectedChannels,
+    command: impl Fn(&str) -> Result<Command, DriverFailure>,
+) -> Result<Timed, DriverFailure> {
     let mut took = Duration::ZERO;
     for (index, name) in batch.names().iter().enumerate() {
         let mut command = command(name)?;
@@ -30,8 +33,8 @@ pub fn time(batch: &Batch, command: impl Fn(&str) -> Result<Command, Failure>) -
     Ok(Timed { ns: ns(took), n: batch.n, ..Timed::default() })
 }
 
-fn failed(why: String) -> Failure {
-    Failure::Operation { what: "a command that prints a value".into(), why }
+fn failed(why: String) -> DriverFailure {
+    DriverFailure::Operation { what: "a command that prints a value".into(), why }
 }
 
 #[cfg(all(test, unix))]
@@ -39,8 +42,8 @@ mod tests {
     use super::*;
     use crate::driver::Variant;
 
-    fn printing(words: &'static str) -> Result<Timed, Failure> {
-        let batch = Batch { pattern: "lab:{:06}".into(), n: 3, variant: Variant::Distinct };
+    fn printing(words: &'static str) -> Result<Timed, DriverFailure> {
+        let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n: 3, variant: Variant::Distinct };
         time(&batch, |name| {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", words, "sh", name.trim_start_matches("lab:").trim_start_matches("00000")]);
@@ -55,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_wrong_value_or_none_or_an_exit_code_fails() {
-        assert!(matches!(printing("echo 7"), Err(Failure::WrongValue { .. })));
-        assert!(matches!(printing("echo name none"), Err(Failure::Operation { .. })));
-        assert!(matches!(printing("echo $1; exit 3"), Err(Failure::Operation { .. })));
+        assert!(matches!(printing("echo 7"), Err(DriverFailure::WrongValue { .. })));
+        assert!(matches!(printing("echo name none"), Err(DriverFailure::Operation { .. })));
+        assert!(matches!(printing("echo $1; exit 3"), Err(DriverFailure::Operation { .. })));
     }
 }

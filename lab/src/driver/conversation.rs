@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::external::External;
-use super::{Answer, Ask, Failure, Hello};
+use super::{DriverFailure, DriverReply, DriverRequest, Hello};
 use crate::limit::DRIVER_START_MAX;
 use crate::peers::Peers;
-use crate::process::{Launch, Process};
-use crate::server::{Server, spinning};
+use crate::process::{ChildProcess, Launch};
+use crate::server::{ServerUnderTest, spinning};
 
 /// A client under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Client {
+pub enum ClientUnderTest {
     /// Fodo's client.
     Fodo,
     /// Fodo's client, reading arrays into reused memory as libca does.
@@ -42,67 +42,76 @@ pub enum Client {
     RawReused,
 }
 
-impl Client {
+impl ClientUnderTest {
     /// The clients that a user may choose from.
-    pub const ALL: [Client; 6] =
-        [Client::Fodo, Client::Libca, Client::PsiCa, Client::Aioca, Client::Pyepics, Client::Caproto];
+    pub const ALL: [ClientUnderTest; 6] = [
+        ClientUnderTest::Fodo,
+        ClientUnderTest::Libca,
+        ClientUnderTest::PsiCa,
+        ClientUnderTest::Aioca,
+        ClientUnderTest::Pyepics,
+        ClientUnderTest::Caproto,
+    ];
 
     /// The name in tables and files.
     pub fn text(self) -> &'static str {
         match self {
-            Client::Fodo => "fodo",
-            Client::FodoInto => "fodo-into",
-            Client::FodoSpin => "fodo-spin",
-            Client::Libca => "libca",
-            Client::PsiCa => "psi-ca",
-            Client::Aioca => "aioca",
-            Client::Pyepics => "pyepics",
-            Client::Caproto => "caproto",
-            Client::Raw => "raw",
-            Client::RawReused => "raw-reused",
+            ClientUnderTest::Fodo => "fodo",
+            ClientUnderTest::FodoInto => "fodo-into",
+            ClientUnderTest::FodoSpin => "fodo-spin",
+            ClientUnderTest::Libca => "libca",
+            ClientUnderTest::PsiCa => "psi-ca",
+            ClientUnderTest::Aioca => "aioca",
+            ClientUnderTest::Pyepics => "pyepics",
+            ClientUnderTest::Caproto => "caproto",
+            ClientUnderTest::Raw => "raw",
+            ClientUnderTest::RawReused => "raw-reused",
         }
     }
 
     /// The external driver of this client, if it has one.
     pub fn external(self) -> Option<External> {
         match self {
-            Client::PsiCa => Some(External::PsiCa),
-            Client::Aioca => Some(External::Aioca),
-            Client::Pyepics => Some(External::Pyepics),
-            Client::Caproto => Some(External::Caproto),
-            Client::Fodo | Client::FodoInto | Client::FodoSpin | Client::Libca | Client::Raw | Client::RawReused => {
-                None
-            }
+            ClientUnderTest::PsiCa => Some(External::PsiCa),
+            ClientUnderTest::Aioca => Some(External::Aioca),
+            ClientUnderTest::Pyepics => Some(External::Pyepics),
+            ClientUnderTest::Caproto => Some(External::Caproto),
+            ClientUnderTest::Fodo
+            | ClientUnderTest::FodoInto
+            | ClientUnderTest::FodoSpin
+            | ClientUnderTest::Libca
+            | ClientUnderTest::Raw
+            | ClientUnderTest::RawReused => None,
         }
     }
 
     /// Whether the client runs in Python.
     pub fn is_python(self) -> bool {
-        matches!(self, Client::Aioca | Client::Pyepics | Client::Caproto)
+        matches!(self, ClientUnderTest::Aioca | ClientUnderTest::Pyepics | ClientUnderTest::Caproto)
     }
 
     /// Which of its prerequisites is missing. May start programs.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self.external() {
             Some(external) => external.missing(peers),
-            None if self == Client::Libca => peers.epics.as_ref().err().cloned(),
+            None if self == ClientUnderTest::Libca => peers.epics.as_ref().err().cloned(),
             None => None,
         }
     }
 
     /// Whether the client or its driver is part of the peers' Python environment.
     pub fn needs_python(self) -> bool {
-        self == Client::Libca || self.external().is_some_and(|external| external != External::PsiCa)
+        self == ClientUnderTest::Libca || self.external().is_some_and(|external| external != External::PsiCa)
     }
 
     /// Command that starts its driver.
     fn launch(
         self,
-        server: &Server,
+        server: &ServerUnderTest,
         cpu: Option<usize>,
         slower_per_cent: u32,
         peers: &Peers,
-    ) -> Result<Launch, Failure> {
+    ) -> Result<Launch, DriverFailure> {
         let who = format!("the driver of {}", self.text());
         if let Some(external) = self.external() {
             return external.launch(server.ports(), cpu, peers);
@@ -110,51 +119,51 @@ impl Client {
         let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
         let address = OsString::from(format!("{}:{}", server.ports().host, server.ports().server));
         match self {
-            Client::Libca => {
-                let missing = |why: &String| Failure::Unavailable { who: who.clone(), why: why.clone() };
+            ClientUnderTest::Libca => {
+                let missing = |why: &String| DriverFailure::Unavailable { who: who.clone(), why: why.clone() };
                 let epics = peers.epics.as_ref().map_err(missing)?;
                 args.extend(["drive-libca".into(), epics.libca.clone().into(), epics.libcom.clone().into()]);
             }
-            Client::Raw => args.extend(["drive-raw".into(), address]),
-            Client::RawReused => args.extend(["drive-raw".into(), address, "--reused".into()]),
+            ClientUnderTest::Raw => args.extend(["drive-raw".into(), address]),
+            ClientUnderTest::RawReused => args.extend(["drive-raw".into(), address, "--reused".into()]),
             _ => {
                 let slower = slower_per_cent.to_string();
                 args.extend(["drive-fodo", "--slower-per-cent", &slower].map(OsString::from));
-                args.extend((self == Client::FodoInto).then(|| "--into".into()));
+                args.extend((self == ClientUnderTest::FodoInto).then(|| "--into".into()));
             }
         }
-        let program =
-            std::env::current_exe().map_err(|why| Failure::Unavailable { who: who.clone(), why: why.to_string() })?;
+        let program = std::env::current_exe()
+            .map_err(|why| DriverFailure::Unavailable { who: who.clone(), why: why.to_string() })?;
         // libca would start a caRepeater found in PATH, which would outlive libca. Without one it uses a thread.
         let mut variables = vec![("PATH", OsString::new())];
-        variables.extend((self == Client::FodoSpin).then(spinning));
+        variables.extend((self == ClientUnderTest::FodoSpin).then(spinning));
         Ok(Launch { who, program, args, cpu, ports: server.ports(), variables })
     }
 }
 
 /// A running driver; ends when dropped.
 #[derive(Debug)]
-pub struct Conversation {
-    process: Process,
+pub struct DriverProcess {
+    process: ChildProcess,
     hello: Hello,
 }
 
-impl Conversation {
+impl DriverProcess {
     /// Starts the driver of `client` on `cpu`, connected to `server`. `slower_per_cent` slows our own driver down, to
     /// test comparisons.
     pub fn start(
-        client: Client,
-        server: &Server,
+        client: ClientUnderTest,
+        server: &ServerUnderTest,
         cpu: Option<usize>,
         slower_per_cent: u32,
         peers: &Peers,
-    ) -> Result<Conversation, Failure> {
-        let mut process = Process::start(&client.launch(server, cpu, slower_per_cent, peers)?)?;
+    ) -> Result<DriverProcess, DriverFailure> {
+        let mut process = ChildProcess::start(&client.launch(server, cpu, slower_per_cent, peers)?)?;
         let hello = process.wait_for(DRIVER_START_MAX, |line| match serde_json::from_str(line).ok()? {
-            Answer::Hello(hello) => Some(hello),
+            DriverReply::Hello(hello) => Some(hello),
             _ => None,
         })?;
-        Ok(Conversation { process, hello })
+        Ok(DriverProcess { process, hello })
     }
 
     /// The driver's greeting: client, version, runtime.
@@ -163,11 +172,11 @@ impl Conversation {
     }
 
     /// Sends a request and waits at most `cap` for the answer; after a timeout the driver cannot be used any more.
-    pub fn ask_within(&mut self, ask: &Ask, cap: Duration) -> Result<Answer, Failure> {
-        let line = serde_json::to_string(ask).map_err(|why| Failure::Protocol { line: why.to_string() })?;
+    pub fn request(&mut self, ask: &DriverRequest, cap: Duration) -> Result<DriverReply, DriverFailure> {
+        let line = serde_json::to_string(ask).map_err(|why| DriverFailure::Protocol { line: why.to_string() })?;
         self.process.write_line(&line)?;
         match self.process.wait_for(cap, |line| serde_json::from_str(line).ok())? {
-            Answer::Failed(failure) => Err(failure),
+            DriverReply::Failed(failure) => Err(failure),
             answer => Ok(answer),
         }
     }

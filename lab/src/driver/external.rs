@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Failure;
-use crate::load::tally::Numbers;
+use super::DriverFailure;
+use crate::load::tally::NumberEncoding;
 use crate::peers::Peers;
 use crate::process::{Launch, Ports};
 
@@ -64,21 +64,22 @@ impl External {
 
     /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of
     /// PSI's library takes a quarter of a minute and prints a message.
-    pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
-        let (program, args) = self.words(peers).map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
+    pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, DriverFailure> {
+        let (program, args) =
+            self.words(peers).map_err(|why| DriverFailure::Unavailable { who: self.text().into(), why })?;
         Ok(self.launched(program, args, ports, cpu))
     }
 
     /// Command that starts it as the watcher of a load, see `load::worker`; otherwise the same as [`External::launch`].
     pub fn launch_watch(
         self,
-        numbers: Numbers,
+        numbers: NumberEncoding,
         ports: Ports,
         cpu: Option<usize>,
         peers: &Peers,
-    ) -> Result<Launch, Failure> {
+    ) -> Result<Launch, DriverFailure> {
         let words = self.watch_words(numbers, peers);
-        let (program, args) = words.map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
+        let (program, args) = words.map_err(|why| DriverFailure::Unavailable { who: self.text().into(), why })?;
         Ok(self.launched(program, args, ports, cpu))
     }
 
@@ -102,7 +103,7 @@ impl External {
         Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), driver.into()]))
     }
 
-    fn watch_words(self, numbers: Numbers, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+    fn watch_words(self, numbers: NumberEncoding, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
         let Some((name, text)) = self.python_watcher() else {
             let (java, mut words) = java_words(&psi_ca_directory(peers))?;
             words.extend(["PsiCaWatch".into(), numbers.text().into()]);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Why a measurement has no result; the variant indicates where to look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Failure {
+pub enum DriverFailure {
     /// A program or library that is missing or cannot start.
     Unavailable {
         /// Its name.
@@ -66,33 +66,35 @@ pub enum Failure {
     },
 }
 
-impl Failure {
+impl DriverFailure {
     /// The driver does not implement `what`.
-    pub fn cannot(what: &str) -> Failure {
-        Failure::Operation { what: what.into(), why: "this driver does not support it".into() }
+    pub fn cannot(what: &str) -> DriverFailure {
+        DriverFailure::Operation { what: what.into(), why: "this driver does not support it".into() }
     }
 
     /// The channel is not open.
-    pub fn not_open() -> Failure {
-        Failure::Operation { what: "use of a channel".into(), why: "the channel is not open".into() }
+    pub fn not_open() -> DriverFailure {
+        DriverFailure::Operation { what: "use of a channel".into(), why: "the channel is not open".into() }
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for DriverFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Unavailable { who, why } => write!(f, "{who} cannot be started: {why}"),
-            Failure::Ended { who, status, said } => write!(f, "{who} ended ({status}): {said}"),
-            Failure::Silent { who, after_s } => write!(f, "{who} did not answer for {after_s} s"),
-            Failure::Operation { what, why } => write!(f, "{what} failed: {why}"),
-            Failure::WrongValue { value, expected } => write!(f, "received the value {value}, expected {expected}"),
-            Failure::WrongCount { n, expected } => write!(f, "received {n} elements, expected {expected}"),
-            Failure::WrongElement { index, value, expected } => {
+            DriverFailure::Unavailable { who, why } => write!(f, "{who} cannot be started: {why}"),
+            DriverFailure::Ended { who, status, said } => write!(f, "{who} ended ({status}): {said}"),
+            DriverFailure::Silent { who, after_s } => write!(f, "{who} did not answer for {after_s} s"),
+            DriverFailure::Operation { what, why } => write!(f, "{what} failed: {why}"),
+            DriverFailure::WrongValue { value, expected } => {
+                write!(f, "received the value {value}, expected {expected}")
+            }
+            DriverFailure::WrongCount { n, expected } => write!(f, "received {n} elements, expected {expected}"),
+            DriverFailure::WrongElement { index, value, expected } => {
                 write!(f, "element {index} is {value}, but {expected} was put")
             }
-            Failure::Protocol { line } => write!(f, "invalid line: {line}"),
+            DriverFailure::Protocol { line } => write!(f, "invalid line: {line}"),
         }
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for DriverFailure {}

@@ -11,12 +11,12 @@ use fodo_net::{
 
 use super::batch::ns;
 use super::sockets::{n_threads, wait_for_sockets};
-use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
+use super::{CloseBy, ConnectedChannels, Driver, DriverFailure, Hello, Timed, YesNoAnswer, command};
 use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// A context and its channels.
 #[derive(Debug)]
-pub struct Fodo {
+pub struct FodoDriver {
     context: Context,
     channels: Vec<Channel>,
     elements: Arc<Vec<i32>>,
@@ -24,17 +24,17 @@ pub struct Fodo {
     into: bool,
 }
 
-impl Fodo {
+impl FodoDriver {
     /// Configured by the environment, as a user's program is. `into`: arrays are read by [`Channel::get_into`].
-    pub fn new(into: bool) -> Result<Fodo, Failure> {
-        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
+    pub fn new(into: bool) -> Result<FodoDriver, DriverFailure> {
+        Ok(FodoDriver { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
     }
 
-    fn channel(&self, index: usize) -> Result<&Channel, Failure> {
-        self.channels.get(index).ok_or_else(Failure::not_open)
+    fn channel(&self, index: usize) -> Result<&Channel, DriverFailure> {
+        self.channels.get(index).ok_or_else(DriverFailure::not_open)
     }
 
-    fn create(&self, names: &[String]) -> Result<Vec<Channel>, Failure> {
+    fn create(&self, names: &[String]) -> Result<Vec<Channel>, DriverFailure> {
         let mut channels = Vec::with_capacity(names.len());
         for name in names {
             channels.push(self.context.channel(name).map_err(failed("making a channel"))?);
@@ -42,7 +42,7 @@ impl Fodo {
         Ok(channels)
     }
 
-    fn connected(&self, batch: &Batch) -> Result<Vec<Channel>, Failure> {
+    fn connected(&self, batch: &ConnectedChannels) -> Result<Vec<Channel>, DriverFailure> {
         let channels = self.create(&batch.names())?;
         wait_connected(&channels)?;
         Ok(channels)
@@ -51,9 +51,9 @@ impl Fodo {
     /// Times `put` with values that differ from the current ones, reads them back, and restores the previous values.
     fn time_puts(
         &self,
-        batch: &Batch,
-        put: impl FnOnce(&[Channel], &[f64]) -> Result<(), Failure>,
-    ) -> Result<Timed, Failure> {
+        batch: &ConnectedChannels,
+        put: impl FnOnce(&[Channel], &[f64]) -> Result<(), DriverFailure>,
+    ) -> Result<Timed, DriverFailure> {
         let channels = self.connected(batch)?;
         let there: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
         let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
@@ -63,17 +63,18 @@ impl Fodo {
         let came: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
         put_all(&channels, &there)?;
         match came.iter().zip(&new).find(|(came, new)| came != new) {
-            Some((value, expected)) => Err(Failure::WrongValue { value: *value, expected: expected.to_string() }),
+            Some((value, expected)) => Err(DriverFailure::WrongValue { value: *value, expected: expected.to_string() }),
             None => Ok(timed),
         }
     }
 }
 
-fn new_context() -> Result<Context, Failure> {
-    Context::from_env().map_err(|why| Failure::Operation { what: "making a context".into(), why: why.to_string() })
+fn new_context() -> Result<Context, DriverFailure> {
+    Context::from_env()
+        .map_err(|why| DriverFailure::Operation { what: "making a context".into(), why: why.to_string() })
 }
 
-fn wait_connected(channels: &[Channel]) -> Result<(), Failure> {
+fn wait_connected(channels: &[Channel]) -> Result<(), DriverFailure> {
     let connects: Vec<_> = channels.iter().map(Channel::start_connect).collect();
     for connect in connects {
         connect.wait(BATCH_MAX).map_err(failed("connecting"))?;
@@ -85,41 +86,41 @@ fn n_connected(channels: &[Channel]) -> usize {
     channels.iter().filter(|channel| channel.state() == ChannelState::Active).count()
 }
 
-fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, Failure> {
+fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, DriverFailure> {
     let readings = many::get(channels, Request::default(), BATCH_MAX);
     readings.into_iter().collect::<Result<_, _>>().map_err(failed("get"))
 }
 
-fn put_all(channels: &[Channel], values: &[f64]) -> Result<(), Failure> {
+fn put_all(channels: &[Channel], values: &[f64]) -> Result<(), DriverFailure> {
     let puts = channels.iter().cloned().zip(values.iter().map(|value| (*value).into()));
     many::put(puts, BATCH_MAX).into_iter().collect::<Result<_, _>>().map_err(failed("put"))
 }
 
-fn double(reading: &Reading) -> Result<f64, Failure> {
+fn double(reading: &Reading) -> Result<f64, DriverFailure> {
     match reading.value {
         Value::Scalar(Scalar::F64(value)) => Ok(value),
-        _ => Err(Failure::WrongValue { value: f64::NAN, expected: "one double".into() }),
+        _ => Err(DriverFailure::WrongValue { value: f64::NAN, expected: "one double".into() }),
     }
 }
 
-fn first_update(monitor: &Monitor, deadline: Instant) -> Result<Reading, Failure> {
+fn first_update(monitor: &Monitor, deadline: Instant) -> Result<Reading, DriverFailure> {
     loop {
         match monitor.next(deadline.saturating_duration_since(Instant::now())) {
             Some(MonitorEvent::Update(reading)) => return Ok(reading),
             Some(MonitorEvent::Connected(_)) => {}
             other => {
                 let why = other.map_or("no update received".into(), |event| format!("{event:?}"));
-                return Err(Failure::Operation { what: "monitor".into(), why });
+                return Err(DriverFailure::Operation { what: "monitor".into(), why });
             }
         }
     }
 }
 
-fn failed(what: &str) -> impl Fn(Error) -> Failure + '_ {
-    move |why| Failure::Operation { what: what.into(), why: why.to_string() }
+fn failed(what: &str) -> impl Fn(Error) -> DriverFailure + '_ {
+    move |why| DriverFailure::Operation { what: what.into(), why: why.to_string() }
 }
 
-impl Driver for Fodo {
+impl Driver for FodoDriver {
     fn hello(&self) -> Hello {
         let runtime = String::from(if cfg!(debug_assertions) { "Rust, not optimized" } else { "Rust" });
         Hello {
@@ -129,7 +130,7 @@ impl Driver for Fodo {
         }
     }
 
-    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
+    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, DriverFailure> {
         let mut channels = Vec::with_capacity(n_channels);
         for _index in 0..n_channels {
             channels.push(self.context.channel(pv).map_err(failed("making a channel"))?);
@@ -143,22 +144,22 @@ impl Driver for Fodo {
         Ok(element_count_max)
     }
 
-    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure> {
+    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, DriverFailure> {
         let reading = self.channel(channel_index)?.get(OPERATION_MAX).map_err(failed("get"))?;
         match reading.value {
             Value::Scalar(Scalar::F64(value)) if reading.time != TimeStamp::NEVER => Ok(value),
-            _ => Err(Failure::WrongValue { value: f64::NAN, expected: "one double with its time".into() }),
+            _ => Err(DriverFailure::WrongValue { value: f64::NAN, expected: "one double with its time".into() }),
         }
     }
 
-    fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
+    fn put_array(&mut self, elements: &[i32]) -> Result<(), DriverFailure> {
         if !self.into {
             self.elements = Arc::default();
         }
         self.channel(0)?.put(elements.to_vec(), OPERATION_MAX).map_err(failed("put"))
     }
 
-    fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
+    fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
         let mut reading = Reading::bare(Value::Array(Array::I32(std::mem::take(&mut self.elements))));
         let channel = self.channel(0)?;
         match self.into {
@@ -170,7 +171,7 @@ impl Driver for Fodo {
                 self.elements = elements;
                 Ok(())
             }
-            other => Err(Failure::WrongCount { n: other.len(), expected: n_elements }),
+            other => Err(DriverFailure::WrongCount { n: other.len(), expected: n_elements }),
         }
     }
 
@@ -178,7 +179,7 @@ impl Driver for Fodo {
         &self.elements
     }
 
-    fn create_contexts(&mut self, n: usize, pv: &str) -> Result<Timed, Failure> {
+    fn create_contexts(&mut self, n: usize, pv: &str) -> Result<Timed, DriverFailure> {
         let start = Instant::now();
         let mut contexts = Vec::with_capacity(n);
         for _index in 0..n {
@@ -200,7 +201,7 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn context_close(&mut self, pv: &str, how: Ending) -> Result<Answered, Failure> {
+    fn context_close(&mut self, pv: &str, how: CloseBy) -> Result<YesNoAnswer, DriverFailure> {
         const WAIT: Duration = Duration::from_secs(5);
         let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
         let context = new_context()?;
@@ -208,25 +209,25 @@ impl Driver for Fodo {
         channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
         wait_for_sockets(|n| n > n_before, WAIT)?;
         let words = match how {
-            Ending::Scope => {
+            CloseBy::Scope => {
                 drop((channel, context));
                 None
             }
-            Ending::Explicit => {
+            CloseBy::Explicit => {
                 context.close();
                 match channel.get(OPERATION_MAX) {
                     Err(Error::Closed { .. }) => Some("a channel that is still held reports that it is closed".into()),
                     other => {
                         let why = format!("a channel of a closed context returned {other:?}");
-                        return Err(Failure::Operation { what: "get".into(), why });
+                        return Err(DriverFailure::Operation { what: "get".into(), why });
                     }
                 }
             }
         };
-        Ok(Answered { yes: wait_for_sockets(|n| n <= n_before, WAIT).is_ok(), words })
+        Ok(YesNoAnswer { yes: wait_for_sockets(|n| n <= n_before, WAIT).is_ok(), words })
     }
 
-    fn create_channels(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn create_channels(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let names = batch.names();
         let start = Instant::now();
         let channels = self.create(&names)?;
@@ -239,7 +240,7 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_one_by_one(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let names = batch.names();
         let mut channels = Vec::with_capacity(batch.n);
         let start = Instant::now();
@@ -252,7 +253,7 @@ impl Driver for Fodo {
         Ok(Timed { n: n_connected(&channels), ..timed })
     }
 
-    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let names = batch.names();
         let start = Instant::now();
         let channels = self.create(&names)?;
@@ -262,7 +263,7 @@ impl Driver for Fodo {
         Ok(Timed { created_ns, n: n_connected(&channels), ..timed })
     }
 
-    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let channels = self.connected(batch)?;
         let start = Instant::now();
         let readings = get_all(&channels)?;
@@ -273,7 +274,7 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let channels = self.connected(batch)?;
         let start = Instant::now();
         let deadline = start + BATCH_MAX;
@@ -290,11 +291,11 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.time_puts(batch, put_all)
     }
 
-    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.time_puts(batch, |channels, new| {
             for (channel, value) in channels.iter().zip(new) {
                 channel.put_unconfirmed(*value, BATCH_MAX).map_err(failed("put"))?;
@@ -304,7 +305,7 @@ impl Driver for Fodo {
         })
     }
 
-    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let channels = self.connected(batch)?;
         let mut readings = Vec::with_capacity(channels.len());
         let mut gets: VecDeque<Operation<Reading>> = VecDeque::with_capacity(IN_FLIGHT_MAX);
@@ -327,7 +328,7 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn contexts_at_work(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn contexts_at_work(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let names = batch.names();
         let (n_before, n_threads_before) = (wait_for_sockets(|_| true, Duration::ZERO)?, n_threads()?);
         let start = Instant::now();
@@ -351,7 +352,7 @@ impl Driver for Fodo {
         let n_more = n_threads()?.saturating_sub(n_threads_before);
         if n_more > 0 {
             let why = format!("the contexts started {n_more} threads");
-            return Err(Failure::Operation { what: "contexts_at_work".into(), why });
+            return Err(DriverFailure::Operation { what: "contexts_at_work".into(), why });
         }
         let start = Instant::now();
         drop((channels, contexts));
@@ -361,7 +362,7 @@ impl Driver for Fodo {
         Ok(timed)
     }
 
-    fn commands(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn commands(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         command::time(batch, |name| {
             let mut command = command::this_program()?;
             command.args(["get", name]);

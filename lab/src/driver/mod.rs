@@ -15,19 +15,19 @@
 //! | `{"move_array":{"n_elements":10000,"salt":7,"n_gets":20}}` | `n_gets` times: puts the [`pattern`] untimed, waits until the server has it, gets it once, timed; compares every element | `{"array":{"latencies_ns":[...],"n_elements":10000}}` |
 //! | `{"create_contexts":{"n":100,"pv":"name"}}` | creates `n` contexts and keeps them (`ns`), may check with `pv` that the first and the last work, closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many were alive and distinct |
 //! | `{"context_close":{"pv":"name","how":"explicit"}}` | connects one channel in a context of its own, closes the context explicitly, or by the end of a `"scope"`; answers whether the channel is closed | `{"answered":{"yes":true,"words":"optional"}}` |
-//! | `{"create_channels":`[`Batch`]`}` | creates `n` channels without waiting for any connection, then closes them, untimed | `{"timed":{...}}`, `n`: how many distinct objects |
-//! | `{"connect_one_by_one":`[`Batch`]`}` | for each channel: creates it, waits until it is connected, then the next | `{"timed":{...}}`, `n`: how many are connected |
-//! | `{"connect_at_once":`[`Batch`]`}` | creates all (`created_ns`), waits until all are connected (`ns`, from the start) | `{"timed":{...}}`, `n`: how many are connected |
-//! | `{"get_at_once":`[`Batch`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`Batch::expected`] | `{"timed":{...}}`, `n`: how many values were received and are right |
-//! | `{"monitor_at_once":`[`Batch`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
-//! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
-//! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without a reply, then gets from the last channel, whose reply is sent after all puts have taken effect; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
-//! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, at most a hundred of them in flight, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values were received and are right |
-//! | `{"contexts_at_work":`[`Batch`]`}` | creates `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values were received and are right, each over its own circuit |
-//! | `{"commands":`[`Batch`]`}` | runs a command that prints a PV's value `n` times, one after the other, each a process that is timed from its start to its end; checks the first number of each | `{"timed":{...}}`, `n`: how many printed the right value |
-//! | any of them | fails | `{"failed":{...}}`, a [`Failure`] |
+//! | `{"create_channels":`[`ConnectedChannels`]`}` | creates `n` channels without waiting for any connection, then closes them, untimed | `{"timed":{...}}`, `n`: how many distinct objects |
+//! | `{"connect_one_by_one":`[`ConnectedChannels`]`}` | for each channel: creates it, waits until it is connected, then the next | `{"timed":{...}}`, `n`: how many are connected |
+//! | `{"connect_at_once":`[`ConnectedChannels`]`}` | creates all (`created_ns`), waits until all are connected (`ns`, from the start) | `{"timed":{...}}`, `n`: how many are connected |
+//! | `{"get_at_once":`[`ConnectedChannels`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`ConnectedChannels::expected`] | `{"timed":{...}}`, `n`: how many values were received and are right |
+//! | `{"monitor_at_once":`[`ConnectedChannels`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
+//! | `{"put_at_once":`[`ConnectedChannels`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"put_unconfirmed_at_once":`[`ConnectedChannels`]`}` | connects untimed; puts `n` times without a reply, then gets from the last channel, whose reply is sent after all puts have taken effect; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"get_in_flight":`[`ConnectedChannels`]`}` | connects untimed; starts one get after another, at most a hundred of them in flight, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values were received and are right |
+//! | `{"contexts_at_work":`[`ConnectedChannels`]`}` | creates `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values were received and are right, each over its own circuit |
+//! | `{"commands":`[`ConnectedChannels`]`}` | runs a command that prints a PV's value `n` times, one after the other, each a process that is timed from its start to its end; checks the first number of each | `{"timed":{...}}`, `n`: how many printed the right value |
+//! | any of them | fails | `{"failed":{...}}`, a [`DriverFailure`] |
 //!
-//! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
+//! A [`ConnectedChannels`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
 //! `{"ns":1200000,"created_ns":300000,"close_ns":1000,"n":10000,"note":"optional words"}`, where all but `ns` and `n`
 //! are optional. The driver closes what it created for a batch before it answers. The channels of the last `open` stay
 //! connected meanwhile, so that a circuit exists. The laboratory kills a driver that exceeds its time limit and marks
@@ -54,14 +54,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::ELEMENTS_MAX;
 
-pub use batch::{Batch, Timed, Variant};
-pub use conversation::{Client, Conversation};
-pub use failure::Failure;
+pub use batch::{ConnectedChannels, Timed, Variant};
+pub use conversation::{ClientUnderTest, DriverProcess};
+pub use failure::DriverFailure;
 
 /// A request to a driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum DriverRequest {
     /// Connect channels to a PV.
     Open {
         /// The PV's name.
@@ -95,34 +95,34 @@ pub enum Ask {
         /// The channel's PV.
         pv: String,
         /// In which way.
-        how: Ending,
+        how: CloseBy,
     },
     /// Create channels.
-    CreateChannels(Batch),
+    CreateChannels(ConnectedChannels),
     /// Create and connect channels, each before the next.
-    ConnectOneByOne(Batch),
+    ConnectOneByOne(ConnectedChannels),
     /// Create and connect channels concurrently.
-    ConnectAtOnce(Batch),
+    ConnectAtOnce(ConnectedChannels),
     /// Get from all channels concurrently.
-    GetAtOnce(Batch),
+    GetAtOnce(ConnectedChannels),
     /// Subscribe to all channels concurrently.
-    MonitorAtOnce(Batch),
+    MonitorAtOnce(ConnectedChannels),
     /// Put to all channels concurrently.
-    PutAtOnce(Batch),
+    PutAtOnce(ConnectedChannels),
     /// Put to all channels without waiting for a reply.
-    PutUnconfirmedAtOnce(Batch),
+    PutUnconfirmedAtOnce(ConnectedChannels),
     /// Get from one channel after the other, with several gets in flight.
-    GetInFlight(Batch),
+    GetInFlight(ConnectedChannels),
     /// Create contexts, and get from a channel of each.
-    ContextsAtWork(Batch),
+    ContextsAtWork(ConnectedChannels),
     /// Run a command for each of several PVs.
-    Commands(Batch),
+    Commands(ConnectedChannels),
 }
 
 /// How a context is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum CloseBy {
     /// By a call, or the closest equivalent of the client.
     Explicit,
     /// By leaving the scope in which it was created.
@@ -132,21 +132,21 @@ pub enum Ending {
 /// A driver's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum DriverReply {
     /// The driver's greeting; its first line, before any request.
     Hello(Hello),
     /// The channels are connected.
     Opened(Opened),
     /// The gets were done and their values are right.
-    Scalars(Scalars),
+    Scalars(ScalarTimes),
     /// The array was put and read back correctly.
-    Array(Moved),
+    Array(ArrayTimes),
     /// The batch is done, and every check passed.
     Timed(Timed),
     /// Yes or no.
-    Answered(Answered),
+    Answered(YesNoAnswer),
     /// The request failed.
-    Failed(Failure),
+    Failed(DriverFailure),
 }
 
 /// A driver's greeting: which client it drives.
@@ -163,7 +163,7 @@ pub struct Hello {
 
 /// A yes-or-no answer with a remark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct YesNoAnswer {
     /// The answer.
     pub yes: bool,
     /// An optional remark.
@@ -184,7 +184,7 @@ pub struct Opened {
 
 /// Timed gets of a scalar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scalars {
+pub struct ScalarTimes {
     /// The time of each, in order.
     pub latencies_ns: Vec<u64>,
     /// The first value.
@@ -195,7 +195,7 @@ pub struct Scalars {
 
 /// Timed gets of an array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct ArrayTimes {
     /// The time of each, in order.
     pub latencies_ns: Vec<u64>,
     /// How many elements were received, all equal to those that were put.
@@ -208,78 +208,78 @@ pub trait Driver {
     fn hello(&self) -> Hello;
 
     /// Connects `n_channels` channels to `pv` and closes the previous ones. Returns the PV's maximum element count.
-    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure>;
+    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, DriverFailure>;
 
     /// One double with its time stamp, by this client's blocking get. This call is timed.
-    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure>;
+    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, DriverFailure>;
 
     /// Puts an array and returns when the server has it. Drops the elements of the last get.
-    fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure>;
+    fn put_array(&mut self, elements: &[i32]) -> Result<(), DriverFailure>;
 
     /// Gets `n_elements` and keeps them. This call is timed.
-    fn get_array(&mut self, n_elements: usize) -> Result<(), Failure>;
+    fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure>;
 
     /// The elements of the last get. Any conversion that a user of this client would not need belongs here.
     fn elements(&mut self) -> &[i32];
 
     /// Creates `n` contexts; see the table above for this method and the following ones.
-    fn create_contexts(&mut self, _n: usize, _pv: &str) -> Result<Timed, Failure> {
-        Err(Failure::cannot("create_contexts"))
+    fn create_contexts(&mut self, _n: usize, _pv: &str) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("create_contexts"))
     }
 
     /// Whether closing a context closes its channels.
-    fn context_close(&mut self, _pv: &str, _how: Ending) -> Result<Answered, Failure> {
-        Err(Failure::cannot("context_close"))
+    fn context_close(&mut self, _pv: &str, _how: CloseBy) -> Result<YesNoAnswer, DriverFailure> {
+        Err(DriverFailure::cannot("context_close"))
     }
 
     /// Creates channels.
-    fn create_channels(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("create_channels"))
+    fn create_channels(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("create_channels"))
     }
 
     /// Creates and connects channels, each before the next.
-    fn connect_one_by_one(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("connect_one_by_one"))
+    fn connect_one_by_one(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("connect_one_by_one"))
     }
 
     /// Creates and connects channels concurrently.
-    fn connect_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("connect_at_once"))
+    fn connect_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("connect_at_once"))
     }
 
     /// Gets from all channels concurrently.
-    fn get_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("get_at_once"))
+    fn get_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("get_at_once"))
     }
 
     /// Subscribes to all channels concurrently.
-    fn monitor_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("monitor_at_once"))
+    fn monitor_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("monitor_at_once"))
     }
 
     /// Puts to all channels concurrently.
-    fn put_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("put_at_once"))
+    fn put_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("put_at_once"))
     }
 
     /// Puts to all channels without waiting for a reply.
-    fn put_unconfirmed_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("put_unconfirmed_at_once"))
+    fn put_unconfirmed_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("put_unconfirmed_at_once"))
     }
 
     /// Gets from one channel after the other, with at most [`IN_FLIGHT_MAX`](crate::limit::IN_FLIGHT_MAX) in flight.
-    fn get_in_flight(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("get_in_flight"))
+    fn get_in_flight(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("get_in_flight"))
     }
 
     /// Creates contexts, each with a circuit, a channel and a first value.
-    fn contexts_at_work(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("contexts_at_work"))
+    fn contexts_at_work(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("contexts_at_work"))
     }
 
     /// Runs a command for each of several PVs, one after the other.
-    fn commands(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
-        Err(Failure::cannot("commands"))
+    fn commands(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("commands"))
     }
 }
 
@@ -296,15 +296,15 @@ pub fn serve_slowed(
     mut output: impl Write,
 ) -> std::io::Result<()> {
     let mut n_channels = 0;
-    write_answer(&mut output, &Answer::Hello(driver.hello()))?;
+    write_answer(&mut output, &DriverReply::Hello(driver.hello()))?;
     for line in input.lines() {
-        let answer = answer(&mut driver, slower_per_cent, &line?, &mut n_channels).unwrap_or_else(Answer::Failed);
+        let answer = answer(&mut driver, slower_per_cent, &line?, &mut n_channels).unwrap_or_else(DriverReply::Failed);
         write_answer(&mut output, &answer)?;
     }
     Ok(())
 }
 
-fn write_answer(output: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
+fn write_answer(output: &mut impl Write, answer: &DriverReply) -> std::io::Result<()> {
     let mut text = serde_json::to_string(answer)?;
     text.push('\n');
     output.write_all(text.as_bytes())?;
@@ -316,37 +316,39 @@ fn answer(
     slower_per_cent: u32,
     line: &str,
     n_channels: &mut usize,
-) -> Result<Answer, Failure> {
-    match serde_json::from_str(line).map_err(|_| Failure::Protocol { line: line.into() })? {
-        Ask::Open { pv, n_channels: n } => {
+) -> Result<DriverReply, DriverFailure> {
+    match serde_json::from_str(line).map_err(|_| DriverFailure::Protocol { line: line.into() })? {
+        DriverRequest::Open { pv, n_channels: n } => {
             let element_count_max = driver.open(&pv, n)?;
             *n_channels = n;
-            Ok(Answer::Opened(Opened { version: driver.hello().version, n_channels: n, element_count_max }))
+            Ok(DriverReply::Opened(Opened { version: driver.hello().version, n_channels: n, element_count_max }))
         }
-        Ask::GetScalars { n } => get_scalars(driver, slower_per_cent, *n_channels, n).map(Answer::Scalars),
-        Ask::MoveArray { n_elements, .. } if n_elements > ELEMENTS_MAX => {
-            Err(Failure::WrongCount { n: n_elements, expected: ELEMENTS_MAX })
+        DriverRequest::GetScalars { n } => {
+            get_scalars(driver, slower_per_cent, *n_channels, n).map(DriverReply::Scalars)
         }
-        Ask::MoveArray { n_elements, salt, n_gets } => {
-            move_array(driver, slower_per_cent, n_elements, salt, n_gets).map(Answer::Array)
+        DriverRequest::MoveArray { n_elements, .. } if n_elements > ELEMENTS_MAX => {
+            Err(DriverFailure::WrongCount { n: n_elements, expected: ELEMENTS_MAX })
         }
-        Ask::CreateContexts { n, pv } => driver.create_contexts(n, &pv).map(Answer::Timed),
-        Ask::ContextClose { pv, how } => driver.context_close(&pv, how).map(Answer::Answered),
-        Ask::CreateChannels(batch) => driver.create_channels(&batch).map(Answer::Timed),
-        Ask::ConnectOneByOne(batch) => driver.connect_one_by_one(&batch).map(Answer::Timed),
-        Ask::ConnectAtOnce(batch) => driver.connect_at_once(&batch).map(Answer::Timed),
-        Ask::GetAtOnce(batch) => driver.get_at_once(&batch).map(Answer::Timed),
-        Ask::MonitorAtOnce(batch) => driver.monitor_at_once(&batch).map(Answer::Timed),
-        Ask::PutAtOnce(batch) => driver.put_at_once(&batch).map(Answer::Timed),
-        Ask::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(Answer::Timed),
-        Ask::GetInFlight(batch) => driver.get_in_flight(&batch).map(Answer::Timed),
-        Ask::ContextsAtWork(batch) => driver.contexts_at_work(&batch).map(Answer::Timed),
-        Ask::Commands(batch) => driver.commands(&batch).map(Answer::Timed),
+        DriverRequest::MoveArray { n_elements, salt, n_gets } => {
+            move_array(driver, slower_per_cent, n_elements, salt, n_gets).map(DriverReply::Array)
+        }
+        DriverRequest::CreateContexts { n, pv } => driver.create_contexts(n, &pv).map(DriverReply::Timed),
+        DriverRequest::ContextClose { pv, how } => driver.context_close(&pv, how).map(DriverReply::Answered),
+        DriverRequest::CreateChannels(batch) => driver.create_channels(&batch).map(DriverReply::Timed),
+        DriverRequest::ConnectOneByOne(batch) => driver.connect_one_by_one(&batch).map(DriverReply::Timed),
+        DriverRequest::ConnectAtOnce(batch) => driver.connect_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::GetAtOnce(batch) => driver.get_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::MonitorAtOnce(batch) => driver.monitor_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::PutAtOnce(batch) => driver.put_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::GetInFlight(batch) => driver.get_in_flight(&batch).map(DriverReply::Timed),
+        DriverRequest::ContextsAtWork(batch) => driver.contexts_at_work(&batch).map(DriverReply::Timed),
+        DriverRequest::Commands(batch) => driver.commands(&batch).map(DriverReply::Timed),
     }
 }
 
 /// Does the work; returns its result and its duration in nanoseconds, including the artificial delay.
-fn timed<T>(slower_per_cent: u32, work: impl FnOnce() -> Result<T, Failure>) -> Result<(T, u64), Failure> {
+fn timed<T>(slower_per_cent: u32, work: impl FnOnce() -> Result<T, DriverFailure>) -> Result<(T, u64), DriverFailure> {
     let start = Instant::now();
     let given = work()?;
     let mut took = start.elapsed();
@@ -365,7 +367,7 @@ fn get_scalars(
     slower_per_cent: u32,
     n_channels: usize,
     n: usize,
-) -> Result<Scalars, Failure> {
+) -> Result<ScalarTimes, DriverFailure> {
     let mut latencies_ns = Vec::with_capacity(n);
     let mut first = None;
     let mut last = f64::NEG_INFINITY;
@@ -373,12 +375,12 @@ fn get_scalars(
         let (value, ns) = timed(slower_per_cent, || driver.get_scalar(index % n_channels.max(1)))?;
         latencies_ns.push(ns);
         if !value.is_finite() || value < last {
-            return Err(Failure::WrongValue { value, expected: format!("a counter at {last} or beyond") });
+            return Err(DriverFailure::WrongValue { value, expected: format!("a counter at {last} or beyond") });
         }
         first.get_or_insert(value);
         last = value;
     }
-    Ok(Scalars { latencies_ns, first: first.unwrap_or(0.0), last: last.max(first.unwrap_or(0.0)) })
+    Ok(ScalarTimes { latencies_ns, first: first.unwrap_or(0.0), last: last.max(first.unwrap_or(0.0)) })
 }
 
 fn move_array(
@@ -387,7 +389,7 @@ fn move_array(
     n_elements: usize,
     salt: u32,
     n_gets: usize,
-) -> Result<Moved, Failure> {
+) -> Result<ArrayTimes, DriverFailure> {
     let mut latencies_ns = Vec::with_capacity(n_gets);
     for round in 0..n_gets {
         let put = pattern(n_elements, salt.wrapping_add(round as u32));
@@ -396,19 +398,21 @@ fn move_array(
         latencies_ns.push(ns);
         compare(driver.elements(), &put)?;
     }
-    Ok(Moved { latencies_ns, n_elements })
+    Ok(ArrayTimes { latencies_ns, n_elements })
 }
 
-fn compare(came: &[i32], put: &[i32]) -> Result<(), Failure> {
+fn compare(came: &[i32], put: &[i32]) -> Result<(), DriverFailure> {
     if came.len() != put.len() {
-        return Err(Failure::WrongCount { n: came.len(), expected: put.len() });
+        return Err(DriverFailure::WrongCount { n: came.len(), expected: put.len() });
     }
     // Comparing slices is as fast as memory; search for the element only if they differ.
     if came == put {
         return Ok(());
     }
     match came.iter().zip(put).enumerate().find(|(_, (came, put))| came != put) {
-        Some((index, (value, expected))) => Err(Failure::WrongElement { index, value: *value, expected: *expected }),
+        Some((index, (value, expected))) => {
+            Err(DriverFailure::WrongElement { index, value: *value, expected: *expected })
+        }
         None => Ok(()),
     }
 }
@@ -440,11 +444,11 @@ mod tests {
             Hello { client: "double".into(), ..Hello::default() }
         }
 
-        fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {
+        fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, DriverFailure> {
             Ok(1)
         }
 
-        fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, Failure> {
+        fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, DriverFailure> {
             let start = Instant::now();
             while start.elapsed() < self.delay {
                 std::hint::spin_loop();
@@ -453,12 +457,12 @@ mod tests {
             Ok(self.counter)
         }
 
-        fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
+        fn put_array(&mut self, elements: &[i32]) -> Result<(), DriverFailure> {
             self.held = elements.to_vec();
             Ok(())
         }
 
-        fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
+        fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
             self.got = self.held[..n_elements - self.n_lost].to_vec();
             if let Some(index) = self.spoiled_index {
                 self.got[index] ^= 1;
@@ -471,23 +475,23 @@ mod tests {
         }
     }
 
-    fn answers(driver: Double, asks: &[Ask]) -> Vec<Answer> {
+    fn answers(driver: Double, asks: &[DriverRequest]) -> Vec<DriverReply> {
         let input: String = asks.iter().map(|ask| serde_json::to_string(ask).unwrap() + "\n").collect();
         let mut output = Vec::new();
         serve(driver, input.as_bytes(), &mut output).unwrap();
         String::from_utf8(output).unwrap().lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    const GET: Ask = Ask::GetScalars { n: 3 };
-    const MOVE: Ask = Ask::MoveArray { n_elements: 1000, salt: 5, n_gets: 2 };
+    const GET: DriverRequest = DriverRequest::GetScalars { n: 3 };
+    const MOVE: DriverRequest = DriverRequest::MoveArray { n_elements: 1000, salt: 5, n_gets: 2 };
 
     #[test]
     fn an_honest_driver_is_given_its_times() {
         let double = Double { step: 1.0, ..Double::default() };
 
-        let answers = answers(double, &[Ask::Open { pv: "x".into(), n_channels: 2 }, GET, MOVE]);
+        let answers = answers(double, &[DriverRequest::Open { pv: "x".into(), n_channels: 2 }, GET, MOVE]);
 
-        let [Answer::Opened(_), Answer::Scalars(scalars), Answer::Array(moved)] = &answers[..] else {
+        let [DriverReply::Opened(_), DriverReply::Scalars(scalars), DriverReply::Array(moved)] = &answers[..] else {
             panic!("{answers:?}")
         };
         assert_eq!((scalars.latencies_ns.len(), scalars.first, scalars.last), (3, 1.0, 3.0));
@@ -503,7 +507,7 @@ mod tests {
         let answers = answers(double, &[GET]);
         let all_ns = start.elapsed().as_nanos() as u64;
 
-        let [Answer::Scalars(scalars)] = &answers[..] else { panic!("{answers:?}") };
+        let [DriverReply::Scalars(scalars)] = &answers[..] else { panic!("{answers:?}") };
         assert!(scalars.latencies_ns.iter().all(|ns| *ns >= delay.as_nanos() as u64), "{scalars:?}");
         assert!(scalars.latencies_ns.iter().sum::<u64>() <= all_ns, "{scalars:?}");
     }
@@ -514,7 +518,7 @@ mod tests {
 
         let answers = answers(double, &[GET]);
 
-        assert!(matches!(answers[..], [Answer::Failed(Failure::WrongValue { .. })]), "{answers:?}");
+        assert!(matches!(answers[..], [DriverReply::Failed(DriverFailure::WrongValue { .. })]), "{answers:?}");
     }
 
     #[test]
@@ -523,7 +527,10 @@ mod tests {
 
         let answers = answers(double, &[MOVE]);
 
-        assert!(matches!(answers[..], [Answer::Failed(Failure::WrongElement { index: 999, .. })]), "{answers:?}");
+        assert!(
+            matches!(answers[..], [DriverReply::Failed(DriverFailure::WrongElement { index: 999, .. })]),
+            "{answers:?}"
+        );
     }
 
     #[test]
@@ -532,14 +539,14 @@ mod tests {
 
         let answers = answers(double, &[MOVE]);
 
-        assert_eq!(answers, [Answer::Failed(Failure::WrongCount { n: 999, expected: 1000 })]);
+        assert_eq!(answers, [DriverReply::Failed(DriverFailure::WrongCount { n: 999, expected: 1000 })]);
     }
 
     #[test]
     fn a_get_that_returns_the_last_repetitions_array_is_found_out() {
         let (put, stale) = (pattern(10, 2), pattern(10, 1));
 
-        assert!(matches!(compare(&stale, &put), Err(Failure::WrongElement { index: 0, .. })));
+        assert!(matches!(compare(&stale, &put), Err(DriverFailure::WrongElement { index: 0, .. })));
     }
 
     #[test]
@@ -554,21 +561,22 @@ mod tests {
 
     #[test]
     fn what_a_driver_does_not_know_to_do_fails_in_words() {
-        let answers = answers(Double::default(), &[Ask::CreateContexts { n: 1, pv: "x".into() }]);
+        let answers = answers(Double::default(), &[DriverRequest::CreateContexts { n: 1, pv: "x".into() }]);
 
-        assert!(matches!(&answers[..], [Answer::Failed(Failure::Operation { .. })]), "{answers:?}");
+        assert!(matches!(&answers[..], [DriverReply::Failed(DriverFailure::Operation { .. })]), "{answers:?}");
     }
 
     #[test]
     fn requests_are_written_as_the_page_above_says() {
-        let open = serde_json::to_string(&Ask::Open { pv: "name".into(), n_channels: 1000 }).unwrap();
+        let open = serde_json::to_string(&DriverRequest::Open { pv: "name".into(), n_channels: 1000 }).unwrap();
 
         assert_eq!(open, r#"{"open":{"pv":"name","n_channels":1000}}"#);
         assert_eq!(serde_json::to_string(&GET).unwrap(), r#"{"get_scalars":{"n":3}}"#);
-        let batch = Batch { pattern: "lab:{:06}".into(), n: 10, variant: Variant::Distinct };
-        let get = serde_json::to_string(&Ask::GetAtOnce(batch)).unwrap();
+        let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n: 10, variant: Variant::Distinct };
+        let get = serde_json::to_string(&DriverRequest::GetAtOnce(batch)).unwrap();
         assert_eq!(get, r#"{"get_at_once":{"pattern":"lab:{:06}","n":10,"variant":"distinct"}}"#);
-        let close = serde_json::to_string(&Ask::ContextClose { pv: "x".into(), how: Ending::Scope }).unwrap();
+        let close =
+            serde_json::to_string(&DriverRequest::ContextClose { pv: "x".into(), how: CloseBy::Scope }).unwrap();
         assert_eq!(close, r#"{"context_close":{"pv":"x","how":"scope"}}"#);
     }
 }

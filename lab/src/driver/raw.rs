@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::time::Instant;
 
-use super::{Batch, Driver, Failure, Hello, Timed};
-use crate::floor::{self, Exchange, READ_BYTES, REQUEST_BYTES, SCALAR_REPLY_BYTES, Verb};
+use super::{ConnectedChannels, Driver, DriverFailure, Hello, Timed};
+use crate::floor::{self, FloorCommand, READ_BYTES, REQUEST_BYTES, RoundTripSize, SCALAR_REPLY_BYTES};
 use crate::limit::{ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// Where a large answer is read to.
@@ -20,10 +20,10 @@ pub enum Destination {
 
 /// The sockets that stand for a circuit and its searches.
 #[derive(Debug)]
-struct Circuit {
+struct RawSockets {
     stream: TcpStream,
     searching: UdpSocket,
-    /// How many requests of [`Verb::Count`] were sent, and how many are answered or need no answer.
+    /// How many requests of [`FloorCommand::Count`] were sent, and how many are answered or need no answer.
     n_sent: usize,
     n_done: usize,
     answers: Vec<u8>,
@@ -31,33 +31,33 @@ struct Circuit {
 
 /// The client end of one circuit.
 #[derive(Debug)]
-pub struct Raw {
+pub struct RawDriver {
     server: SocketAddrV4,
     destination: Destination,
-    circuit: Option<Circuit>,
+    circuit: Option<RawSockets>,
     buffer: Vec<u8>,
     reply: Vec<u8>,
     n_elements: usize,
     elements: Vec<i32>,
 }
 
-impl Raw {
+impl RawDriver {
     /// A driver for the server at `server`.
-    pub fn new(server: SocketAddrV4, destination: Destination) -> Raw {
+    pub fn new(server: SocketAddrV4, destination: Destination) -> RawDriver {
         let buffer = vec![0; READ_BYTES];
-        Raw { server, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
+        RawDriver { server, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
     }
 
-    fn circuit(&mut self) -> Result<&mut Circuit, Failure> {
+    fn circuit(&mut self) -> Result<&mut RawSockets, DriverFailure> {
         self.circuit.as_mut().ok_or_else(not_open)
     }
 
     /// Sends one request and waits for its answer.
-    pub fn round_trip(&mut self, exchange: Exchange) -> Result<(), Failure> {
+    pub fn round_trip(&mut self, exchange: RoundTripSize) -> Result<(), DriverFailure> {
         self.circuit()?.exchange(exchange, 1, 1)
     }
 
-    fn stream(&mut self) -> Result<&mut TcpStream, Failure> {
+    fn stream(&mut self) -> Result<&mut TcpStream, DriverFailure> {
         Ok(&mut self.circuit()?.stream)
     }
 
@@ -74,32 +74,32 @@ impl Raw {
     }
 }
 
-impl Circuit {
-    fn open(server: SocketAddrV4) -> std::io::Result<Circuit> {
+impl RawSockets {
+    fn open(server: SocketAddrV4) -> std::io::Result<RawSockets> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(OPERATION_MAX))?;
         let searching = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         searching.connect(server)?;
         searching.set_read_timeout(Some(OPERATION_MAX))?;
-        Ok(Circuit { stream, searching, n_sent: 0, n_done: 0, answers: Vec::new() })
+        Ok(RawSockets { stream, searching, n_sent: 0, n_done: 0, answers: Vec::new() })
     }
 
     /// Sends the first `n` of the encoded `requests`.
-    fn send(&mut self, requests: &[u8], exchange: Exchange, n: usize) -> Result<(), Failure> {
+    fn send(&mut self, requests: &[u8], exchange: RoundTripSize, n: usize) -> Result<(), DriverFailure> {
         let bytes = requests.get(..n * exchange.request_bytes).unwrap_or(requests);
         self.n_sent += n;
         self.stream.write_all(bytes).map_err(failed("request"))
     }
 
     /// Receives `n` answers; each must end with the number of its request.
-    fn take(&mut self, exchange: Exchange, n: usize) -> Result<(), Failure> {
+    fn take(&mut self, exchange: RoundTripSize, n: usize) -> Result<(), DriverFailure> {
         self.answers.resize(n * exchange.answer_bytes, 0);
         self.stream.read_exact(&mut self.answers).map_err(failed("answer"))?;
         for (index, answer) in self.answers.chunks_exact(exchange.answer_bytes.max(1)).enumerate() {
             let (number, expected) = (floor::counted(answer).unwrap_or(0), self.n_done + index + 1);
             if number != expected as u32 {
-                return Err(Failure::WrongCount { n: number as usize, expected });
+                return Err(DriverFailure::WrongCount { n: number as usize, expected });
             }
         }
         self.n_done += n;
@@ -107,7 +107,7 @@ impl Circuit {
     }
 
     /// Exchanges `n` equal requests, `chunk` at a time and at most two chunks in flight.
-    fn exchange(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<(), Failure> {
+    fn exchange(&mut self, exchange: RoundTripSize, n: usize, chunk: usize) -> Result<(), DriverFailure> {
         let requests = floor::exchange_request(exchange).repeat(chunk.min(n));
         let end = self.n_done + n;
         let mut n_left = n;
@@ -122,12 +122,12 @@ impl Circuit {
         Ok(())
     }
 
-    fn search(&self, bytes_each: usize, numbers: Range<usize>) -> Result<(), Failure> {
+    fn search(&self, bytes_each: usize, numbers: Range<usize>) -> Result<(), DriverFailure> {
         self.searching.send(&floor::searches(bytes_each, numbers)).map(drop).map_err(failed("search"))
     }
 
     /// The channels that a datagram claims; their numbers must be consecutive.
-    fn take_claims(&self) -> Result<Range<usize>, Failure> {
+    fn take_claims(&self) -> Result<Range<usize>, DriverFailure> {
         let mut datagram = [0; 2048];
         let n = self.searching.recv(&mut datagram).map_err(failed("claim"))?;
         let claims = datagram.get(..n).unwrap_or_default();
@@ -135,14 +135,14 @@ impl Circuit {
         let n_claimed = floor::claimed(claims).count();
         match floor::claimed(claims).eq(first..first + n_claimed) {
             true => Ok(first..first + n_claimed),
-            false => {
-                Err(Failure::Protocol { line: "the datagram claims channels that were not searched together".into() })
-            }
+            false => Err(DriverFailure::Protocol {
+                line: "the datagram claims channels that were not searched together".into(),
+            }),
         }
     }
 
     /// Searches for the channels of these numbers and creates them, with at most `n_datagram` searches in a datagram.
-    fn connect(&mut self, name: &str, numbers: Range<usize>, n_datagram: usize) -> Result<(), Failure> {
+    fn connect(&mut self, name: &str, numbers: Range<usize>, n_datagram: usize) -> Result<(), DriverFailure> {
         let (create, bytes_each) = (floor::create(name), floor::search_bytes(name));
         let requests = floor::exchange_request(create).repeat(n_datagram.min(numbers.len()));
         let group = |index: usize| {
@@ -161,7 +161,7 @@ impl Circuit {
             let index = claimed.start.saturating_sub(numbers.start) / n_datagram;
             match is_claimed.get_mut(index) {
                 Some(is_claimed) if !*is_claimed && claimed == group(index) => *is_claimed = true,
-                _ => return Err(Failure::WrongCount { n: claimed.len(), expected: group(index).len() }),
+                _ => return Err(DriverFailure::WrongCount { n: claimed.len(), expected: group(index).len() }),
             }
             if n_taken + floor::DATAGRAMS_IN_FLIGHT < n_groups {
                 self.search(bytes_each, group(n_taken + floor::DATAGRAMS_IN_FLIGHT))?;
@@ -176,7 +176,7 @@ impl Circuit {
     }
 
     /// Searches for `n` channels, with as many per datagram as possible.
-    fn claim(&self, name: &str, n: usize) -> Result<(), Failure> {
+    fn claim(&self, name: &str, n: usize) -> Result<(), DriverFailure> {
         let (bytes_each, n_datagram) = (floor::search_bytes(name), floor::searches_per_datagram(name));
         for first in (0..n).step_by(n_datagram) {
             self.search(bytes_each, first..(first + n_datagram).min(n))?;
@@ -186,40 +186,40 @@ impl Circuit {
     }
 
     /// Times `n` concurrent exchanges.
-    fn time(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<Timed, Failure> {
+    fn time(&mut self, exchange: RoundTripSize, n: usize, chunk: usize) -> Result<Timed, DriverFailure> {
         let (start, n_before) = (Instant::now(), self.n_done);
         self.exchange(exchange, n, chunk)?;
         Ok(Timed::since(start, self.n_done - n_before))
     }
 }
 
-fn failed(what: &str) -> impl FnOnce(std::io::Error) -> Failure + '_ {
-    move |why| Failure::Operation { what: what.into(), why: why.to_string() }
+fn failed(what: &str) -> impl FnOnce(std::io::Error) -> DriverFailure + '_ {
+    move |why| DriverFailure::Operation { what: what.into(), why: why.to_string() }
 }
 
-fn not_open() -> Failure {
-    Failure::Operation { what: "use of the socket".into(), why: "the socket is not open".into() }
+fn not_open() -> DriverFailure {
+    DriverFailure::Operation { what: "use of the socket".into(), why: "the socket is not open".into() }
 }
 
-impl Driver for Raw {
+impl Driver for RawDriver {
     fn hello(&self) -> Hello {
         Hello { client: "raw socket".into(), ..Hello::default() }
     }
 
-    fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {
-        self.circuit = Some(Circuit::open(self.server).map_err(failed("connect"))?);
+    fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, DriverFailure> {
+        self.circuit = Some(RawSockets::open(self.server).map_err(failed("connect"))?);
         Ok(ELEMENTS_MAX)
     }
 
-    fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, Failure> {
+    fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, DriverFailure> {
         let stream = self.stream()?;
         let mut reply = [0; SCALAR_REPLY_BYTES];
-        stream.write_all(&floor::request(Verb::Get, SCALAR_REPLY_BYTES)).map_err(failed("request"))?;
+        stream.write_all(&floor::request(FloorCommand::Get, SCALAR_REPLY_BYTES)).map_err(failed("request"))?;
         stream.read_exact(&mut reply).map_err(failed("answer"))?;
         Ok(reply.last_chunk().copied().map_or(f64::NAN, f64::from_be_bytes))
     }
 
-    fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
+    fn put_array(&mut self, elements: &[i32]) -> Result<(), DriverFailure> {
         match self.destination {
             Destination::Fresh => self.reply = Vec::new(),
             // Memory counts as reused once it has been written to: the first access to a page is expensive.
@@ -230,19 +230,19 @@ impl Driver for Raw {
         image.extend(elements.iter().flat_map(|element| element.to_ne_bytes()));
         image.resize(floor::array_reply_bytes(elements.len()), 0);
         let mut done = [0; REQUEST_BYTES];
-        stream.write_all(&floor::request(Verb::Put, image.len())).map_err(failed("request"))?;
+        stream.write_all(&floor::request(FloorCommand::Put, image.len())).map_err(failed("request"))?;
         stream.write_all(&image).map_err(failed("put"))?;
         stream.read_exact(&mut done).map_err(failed("answer"))
     }
 
-    fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
+    fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
         let n_bytes = floor::array_reply_bytes(n_elements);
         self.n_elements = n_elements;
         let stream = &mut self.circuit.as_mut().ok_or_else(not_open)?.stream;
-        stream.write_all(&floor::request(Verb::Get, n_bytes)).map_err(failed("request"))?;
+        stream.write_all(&floor::request(FloorCommand::Get, n_bytes)).map_err(failed("request"))?;
         match self.destination {
             Destination::Fresh => {
-                self.reply = Raw::read_fresh(stream, &mut self.buffer, n_bytes).map_err(failed("answer"))?;
+                self.reply = RawDriver::read_fresh(stream, &mut self.buffer, n_bytes).map_err(failed("answer"))?;
                 Ok(())
             }
             Destination::Reused => stream.read_exact(&mut self.reply).map_err(failed("answer")),
@@ -257,7 +257,7 @@ impl Driver for Raw {
         &self.elements
     }
 
-    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_one_by_one(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let circuit = self.circuit()?;
         let names = batch.names();
         let (start, n_before) = (Instant::now(), circuit.n_done);
@@ -267,7 +267,7 @@ impl Driver for Raw {
         Ok(Timed::since(start, circuit.n_done - n_before))
     }
 
-    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let circuit = self.circuit()?;
         // All names of a batch have the same length.
         let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
@@ -276,23 +276,23 @@ impl Driver for Raw {
         Ok(Timed::since(start, circuit.n_done - n_before))
     }
 
-    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.circuit()?.time(floor::GET, batch.n, floor::CHUNK)
     }
 
-    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.circuit()?.time(floor::GET, batch.n, IN_FLIGHT_MAX / 2)
     }
 
-    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.circuit()?.time(floor::SUBSCRIBE, batch.n, floor::CHUNK)
     }
 
-    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.circuit()?.time(floor::PUT, batch.n, floor::CHUNK)
     }
 
-    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let circuit = self.circuit()?;
         let start = Instant::now();
         let n_done = circuit.time(floor::PUT_UNCONFIRMED, batch.n, floor::CHUNK)?.n;
@@ -301,7 +301,7 @@ impl Driver for Raw {
         Ok(Timed::since(start, n_done))
     }
 
-    fn contexts_at_work(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn contexts_at_work(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         let server = self.server;
         let circuit = self.circuit()?;
         let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
@@ -342,14 +342,14 @@ mod tests {
     use super::*;
     use crate::driver::Variant;
 
-    type Work = fn(&mut Raw, &Batch) -> Result<Timed, Failure>;
+    type Work = fn(&mut RawDriver, &ConnectedChannels) -> Result<Timed, DriverFailure>;
 
-    fn raw() -> Raw {
+    fn raw() -> RawDriver {
         let (sender, port) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             floor::serve(Ipv4Addr::LOCALHOST, |port| sender.send(port).map_err(std::io::Error::other))
         });
-        let mut raw = Raw::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.recv().unwrap()), Destination::Fresh);
+        let mut raw = RawDriver::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.recv().unwrap()), Destination::Fresh);
         raw.open("any", 1).unwrap();
         raw
     }
@@ -358,17 +358,17 @@ mod tests {
     fn every_batch_is_done_to_its_last_channel_whether_it_fills_chunks_and_datagrams_or_not() {
         let mut raw = raw();
         let works: [Work; 7] = [
-            Raw::connect_one_by_one,
-            Raw::connect_at_once,
-            Raw::get_at_once,
-            Raw::get_in_flight,
-            Raw::monitor_at_once,
-            Raw::put_at_once,
-            Raw::put_unconfirmed_at_once,
+            RawDriver::connect_one_by_one,
+            RawDriver::connect_at_once,
+            RawDriver::get_at_once,
+            RawDriver::get_in_flight,
+            RawDriver::monitor_at_once,
+            RawDriver::put_at_once,
+            RawDriver::put_unconfirmed_at_once,
         ];
 
         for n in [0, 1, 31, 32, 100, 2 * floor::CHUNK, 5 * floor::CHUNK + 7] {
-            let batch = Batch { pattern: "lab:{:06}".into(), n, variant: Variant::Distinct };
+            let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n, variant: Variant::Distinct };
             for work in works {
                 assert_eq!(work(&mut raw, &batch).map(|timed| timed.n), Ok(n));
             }
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn contexts_in_use_have_a_circuit_each() {
         let mut raw = raw();
-        let batch = Batch { pattern: "lab:{:06}".into(), n: 40, variant: Variant::Equal };
+        let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n: 40, variant: Variant::Equal };
 
         assert_eq!(raw.contexts_at_work(&batch).map(|timed| timed.n), Ok(40));
     }
@@ -393,7 +393,7 @@ mod tests {
         circuit.n_sent = 0;
         let counted = circuit.exchange(floor::PUT, 1, floor::CHUNK);
 
-        assert_eq!(counted, Err(Failure::WrongCount { n: 4, expected: 1 }));
+        assert_eq!(counted, Err(DriverFailure::WrongCount { n: 4, expected: 1 }));
     }
 
     #[test]
@@ -404,6 +404,6 @@ mod tests {
         circuit.search(floor::search_bytes("x"), 5..8).unwrap();
         let connected = circuit.connect("x", 0..3, 3);
 
-        assert_eq!(connected, Err(Failure::WrongCount { n: 3, expected: 0 }));
+        assert_eq!(connected, Err(DriverFailure::WrongCount { n: 3, expected: 0 }));
     }
 }

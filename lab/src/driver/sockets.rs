@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::Failure;
+use super::DriverFailure;
 
 /// Polling interval.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Waits until the number of open TCP sockets of this process satisfies `is_wanted`, and returns it.
-pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, Failure> {
+pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, DriverFailure> {
     let deadline = Instant::now() + at_most;
     loop {
         let n = n_sockets()?;
@@ -16,7 +16,7 @@ pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) ->
             return Ok(n);
         }
         if Instant::now() >= deadline {
-            return Err(Failure::Operation { what: "waiting for sockets".into(), why: format!("there are {n}") });
+            return Err(DriverFailure::Operation { what: "waiting for sockets".into(), why: format!("there are {n}") });
         }
         std::thread::sleep(EVERY);
     }
@@ -24,8 +24,9 @@ pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) ->
 
 /// How many of this process's descriptors are sockets in the kernel's table of TCP connections.
 #[cfg(target_os = "linux")]
-fn n_sockets() -> Result<usize, Failure> {
-    let failed = |why: std::io::Error| Failure::Operation { what: "counting sockets".into(), why: why.to_string() };
+fn n_sockets() -> Result<usize, DriverFailure> {
+    let failed =
+        |why: std::io::Error| DriverFailure::Operation { what: "counting sockets".into(), why: why.to_string() };
     let table = std::fs::read_to_string("/proc/self/net/tcp").map_err(failed)?;
     let inodes: std::collections::HashSet<&str> =
         table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
@@ -41,21 +42,22 @@ fn n_sockets() -> Result<usize, Failure> {
 
 /// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
-fn n_sockets() -> Result<usize, Failure> {
-    Err(Failure::Operation { what: "counting sockets".into(), why: "supported on Linux only".into() })
+fn n_sockets() -> Result<usize, DriverFailure> {
+    Err(DriverFailure::Operation { what: "counting sockets".into(), why: "supported on Linux only".into() })
 }
 
 /// Number of threads of this process.
 #[cfg(target_os = "linux")]
-pub fn n_threads() -> Result<usize, Failure> {
-    let failed = |why: std::io::Error| Failure::Operation { what: "counting threads".into(), why: why.to_string() };
+pub fn n_threads() -> Result<usize, DriverFailure> {
+    let failed =
+        |why: std::io::Error| DriverFailure::Operation { what: "counting threads".into(), why: why.to_string() };
     Ok(std::fs::read_dir("/proc/self/task").map_err(failed)?.count())
 }
 
 /// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub fn n_threads() -> Result<usize, Failure> {
-    Err(Failure::Operation { what: "counting threads".into(), why: "supported on Linux only".into() })
+pub fn n_threads() -> Result<usize, DriverFailure> {
+    Err(DriverFailure::Operation { what: "counting threads".into(), why: "supported on Linux only".into() })
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -6,10 +6,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Answer, Ask, Batch, Client, Conversation, Ending, Failure, Variant};
+use super::{
+    ClientUnderTest, CloseBy, ConnectedChannels, DriverFailure, DriverProcess, DriverReply, DriverRequest, Variant,
+};
 use crate::limit::BATCH_MAX;
 use crate::peers;
-use crate::server::{DatabaseFile, Server, ServerKind};
+use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
 
 /// PVs whose value is their number.
 const NUMBERED: &str = "lab:{:06}";
@@ -22,34 +24,34 @@ const WAVEFORM: &str = "ca:test:rawdata";
 
 /// One line of the output.
 #[derive(Serialize)]
-struct Exchange<'a> {
-    asked: &'a Ask,
-    answer: &'a Answer,
+struct TrialLine<'a> {
+    asked: &'a DriverRequest,
+    answer: &'a DriverReply,
 }
 
 /// Writes the driver's greeting, then every request with its answer, one JSON object per line.
-pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failure> {
+pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<(), DriverFailure> {
     let peers = peers::present();
     if let Some(why) = client.missing(&peers) {
-        return Err(Failure::Unavailable { who: client.text().into(), why });
+        return Err(DriverFailure::Unavailable { who: client.text().into(), why });
     }
     let failed = |what: &str| {
         let what = what.to_owned();
-        move |why: std::io::Error| Failure::Operation { what, why: why.to_string() }
+        move |why: std::io::Error| DriverFailure::Operation { what, why: why.to_string() }
     };
     let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
-    let server = Server::start(ServerKind::SoftIoc, &database, None, None, &peers)?;
-    let mut conversation = Conversation::start(client, &server, None, 0, &peers)?;
-    let hello = Answer::Hello(conversation.hello().clone());
+    let server = ServerUnderTest::start(ServerKind::SoftIoc, &database, None, None, &peers)?;
+    let mut conversation = DriverProcess::start(client, &server, None, 0, &peers)?;
+    let hello = DriverReply::Hello(conversation.hello().clone());
     let mut say = |line: Result<String, serde_json::Error>| {
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
     };
     say(serde_json::to_string(&hello))?;
     for ask in &asks(client, n) {
-        let answer = conversation.ask_within(ask, BATCH_MAX).unwrap_or_else(Answer::Failed);
-        say(serde_json::to_string(&Exchange { asked: ask, answer: &answer }))?;
+        let answer = conversation.request(ask, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
+        say(serde_json::to_string(&TrialLine { asked: ask, answer: &answer }))?;
     }
     Ok(())
 }
@@ -62,37 +64,40 @@ fn write_database(from: &Path, to: &Path, n: usize) -> std::io::Result<()> {
     std::fs::write(to, text)
 }
 
-fn asks(client: Client, n: usize) -> Vec<Ask> {
-    let batch = |pattern: &str, variant| Batch { pattern: pattern.into(), n, variant };
+fn asks(client: ClientUnderTest, n: usize) -> Vec<DriverRequest> {
+    let batch = |pattern: &str, variant| ConnectedChannels { pattern: pattern.into(), n, variant };
     let distinct = || batch(NUMBERED, Variant::Distinct);
     let equal = || batch(COUNTER, Variant::Equal);
     let mut asks = vec![
-        Ask::Open { pv: WAVEFORM.into(), n_channels: 1 },
-        Ask::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
-        Ask::Open { pv: COUNTER.into(), n_channels: n },
-        Ask::Open { pv: COUNTER.into(), n_channels: 1 },
-        Ask::GetScalars { n },
-        Ask::CreateContexts { n: n.min(5), pv: COUNTER.into() },
-        Ask::ContextClose { pv: COUNTER.into(), how: Ending::Explicit },
-        Ask::ContextClose { pv: COUNTER.into(), how: Ending::Scope },
-        Ask::CreateChannels(distinct()),
-        Ask::CreateChannels(equal()),
-        Ask::ConnectOneByOne(distinct()),
-        Ask::ConnectOneByOne(equal()),
-        Ask::ConnectAtOnce(distinct()),
-        Ask::ConnectAtOnce(equal()),
-        Ask::GetAtOnce(distinct()),
-        Ask::GetAtOnce(equal()),
-        Ask::MonitorAtOnce(distinct()),
-        Ask::MonitorAtOnce(equal()),
-        Ask::PutAtOnce(distinct()),
-        Ask::GetAtOnce(distinct()),
-        Ask::GetAtOnce(batch(MISNUMBERED, Variant::Distinct)),
-        Ask::MonitorAtOnce(batch(MISNUMBERED, Variant::Distinct)),
+        DriverRequest::Open { pv: WAVEFORM.into(), n_channels: 1 },
+        DriverRequest::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
+        DriverRequest::Open { pv: COUNTER.into(), n_channels: n },
+        DriverRequest::Open { pv: COUNTER.into(), n_channels: 1 },
+        DriverRequest::GetScalars { n },
+        DriverRequest::CreateContexts { n: n.min(5), pv: COUNTER.into() },
+        DriverRequest::ContextClose { pv: COUNTER.into(), how: CloseBy::Explicit },
+        DriverRequest::ContextClose { pv: COUNTER.into(), how: CloseBy::Scope },
+        DriverRequest::CreateChannels(distinct()),
+        DriverRequest::CreateChannels(equal()),
+        DriverRequest::ConnectOneByOne(distinct()),
+        DriverRequest::ConnectOneByOne(equal()),
+        DriverRequest::ConnectAtOnce(distinct()),
+        DriverRequest::ConnectAtOnce(equal()),
+        DriverRequest::GetAtOnce(distinct()),
+        DriverRequest::GetAtOnce(equal()),
+        DriverRequest::MonitorAtOnce(distinct()),
+        DriverRequest::MonitorAtOnce(equal()),
+        DriverRequest::PutAtOnce(distinct()),
+        DriverRequest::GetAtOnce(distinct()),
+        DriverRequest::GetAtOnce(batch(MISNUMBERED, Variant::Distinct)),
+        DriverRequest::MonitorAtOnce(batch(MISNUMBERED, Variant::Distinct)),
     ];
     if client.external().is_none() {
-        asks.extend([Ask::PutUnconfirmedAtOnce(distinct()), Ask::GetInFlight(distinct())]);
-        asks.extend([Ask::GetInFlight(equal()), Ask::GetInFlight(batch(MISNUMBERED, Variant::Distinct))]);
+        asks.extend([DriverRequest::PutUnconfirmedAtOnce(distinct()), DriverRequest::GetInFlight(distinct())]);
+        asks.extend([
+            DriverRequest::GetInFlight(equal()),
+            DriverRequest::GetInFlight(batch(MISNUMBERED, Variant::Distinct)),
+        ]);
     }
     asks
 }

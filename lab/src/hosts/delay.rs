@@ -40,7 +40,7 @@ fn line<T: Send + 'static>(
 ) -> SyncSender<(Instant, T)> {
     let (sender, pieces) = sync_channel::<(Instant, T)>(DELAYED_PIECES_MAX);
     thread::spawn(move || {
-        be_punctual();
+        set_timer_slack();
         for (due, piece) in pieces {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             if pass(piece).is_err() {
@@ -53,7 +53,7 @@ fn line<T: Send + 'static>(
 
 /// The kernel extends every sleep by 50 microseconds, to wake several sleepers together, unless a thread requests less.
 #[cfg(target_os = "linux")]
-fn be_punctual() {
+fn set_timer_slack() {
     // Without permission for it, the pieces are later by this time.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

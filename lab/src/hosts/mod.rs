@@ -12,8 +12,8 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::driver::Failure;
-use crate::process::{Launch, Ports, Process};
+use crate::driver::DriverFailure;
+use crate::process::{ChildProcess, Launch, Ports};
 
 /// Address of the servers' host. Source of the network: RFC 5737, addresses for documentation.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -33,50 +33,51 @@ const START_MAX: Duration = Duration::from_secs(5);
 
 /// Both hosts; they end when it is dropped.
 #[derive(Debug)]
-pub struct Hosts {
-    server: Holder,
-    client: Holder,
+pub struct TwoHosts {
+    server: NamespaceHolder,
+    client: NamespaceHolder,
     /// A description of the link.
     pub link: String,
 }
 
-impl Hosts {
+impl TwoHosts {
     /// Creates both hosts; an error where the system does not permit it.
-    pub fn make() -> Result<Hosts, String> {
+    pub fn make() -> Result<TwoHosts, String> {
         // A user who is not root may create network namespaces as the root of a user namespace, where that is
         // permitted.
-        let server = Holder::start(None, &["--net"])
-            .or_else(|why| Holder::start(None, &["--user", "--map-root-user", "--net"]).map_err(|_| why))?;
+        let server = NamespaceHolder::start(None, &["--net"])
+            .or_else(|why| NamespaceHolder::start(None, &["--user", "--map-root-user", "--net"]).map_err(|_| why))?;
         // Started from within the first namespace, it belongs to the same root.
-        let client = Holder::start(Some(server.0.id()), &["--net"])?;
+        let client = NamespaceHolder::start(Some(server.0.id()), &["--net"])?;
         let words = format!("link add fodo0 netns {} type veth peer name fodo0 netns {}", server.0.id(), client.0.id());
-        inside(server.0.id(), "ip", &words)?;
+        run_in_namespace(server.0.id(), "ip", &words)?;
         let mut link = format!("veth, {RATE} in each direction by tbf");
         for (holder, address) in [(&server, SERVER), (&client, CLIENT)] {
             let holder = holder.0.id();
-            inside(holder, "ip", &format!("address add {address}/30 dev fodo0"))?;
-            inside(holder, "ip", "link set lo up")?;
-            inside(holder, "ip", "link set fodo0 up")?;
+            run_in_namespace(holder, "ip", &format!("address add {address}/30 dev fodo0"))?;
+            run_in_namespace(holder, "ip", "link set lo up")?;
+            run_in_namespace(holder, "ip", "link set fodo0 up")?;
             let limit = format!("qdisc add dev fodo0 root tbf rate {RATE} burst {BURST} latency {LATENCY}");
-            if let Err(why) = inside(holder, "tc", &limit) {
+            if let Err(why) = run_in_namespace(holder, "tc", &limit) {
                 link = format!("veth without a rate limit: {why}");
             }
         }
-        inside(client.0.id(), "ip", &format!("address add {DELAYED}/32 dev lo"))?;
-        Ok(Hosts { server, client, link })
+        run_in_namespace(client.0.id(), "ip", &format!("address add {DELAYED}/32 dev lo"))?;
+        Ok(TwoHosts { server, client, link })
     }
 
     /// Starts a delay on the clients' host, through which the server at `ports` is reachable; returns the delayed
     /// address.
     ///
     /// The process is not pinned: on any CPU it competes with another process, but all of them mostly wait.
-    pub fn delayed(&self, ports: Ports) -> Result<(Ports, Process), Failure> {
-        let unavailable = |why: std::io::Error| Failure::Unavailable { who: "the delay".into(), why: why.to_string() };
+    pub fn delayed(&self, ports: Ports) -> Result<(Ports, ChildProcess), DriverFailure> {
+        let unavailable =
+            |why: std::io::Error| DriverFailure::Unavailable { who: "the delay".into(), why: why.to_string() };
         let (at, to) = (format!("{DELAYED}:{}", ports.server), format!("{SERVER}:{}", ports.server));
         let one_way_us = ONE_WAY.as_micros().to_string();
         let words = ["lab", "worker", "delay", "--at", &at, "--to", &to, "--one-way-us", &one_way_us];
         let seen = Ports { host: DELAYED, network_of: Some(self.client_number()), ..ports };
-        let mut delay = Process::start(&Launch {
+        let mut delay = ChildProcess::start(&Launch {
             who: "the delay".into(),
             program: std::env::current_exe().map_err(unavailable)?,
             args: words.map(OsString::from).to_vec(),
@@ -101,14 +102,14 @@ impl Hosts {
 
 /// A process that holds a network namespace.
 #[derive(Debug)]
-struct Holder(Child);
+struct NamespaceHolder(Child);
 
-impl Holder {
+impl NamespaceHolder {
     /// Starts a holder in the namespaces that `flags` of unshare create, from within those of another holder.
-    fn start(within: Option<u32>, flags: &[&str]) -> Result<Holder, String> {
+    fn start(within: Option<u32>, flags: &[&str]) -> Result<NamespaceHolder, String> {
         let mut command = command_within(within, "unshare");
         command.args(flags).arg("cat").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut holder = Holder(command.spawn().map_err(|why| format!("unshare: {why}"))?);
+        let mut holder = NamespaceHolder(command.spawn().map_err(|why| format!("unshare: {why}"))?);
         let outer = namespace_of(&within.map_or("self".into(), |holder| holder.to_string()), "net")?;
         let own = namespace_of("self", "net")?;
         let deadline = Instant::now() + START_MAX;
@@ -124,7 +125,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for NamespaceHolder {
     fn drop(&mut self) {
         // It exits at the end of its standard input in any case.
         let _ = self.0.kill();
@@ -149,7 +150,7 @@ pub fn command_within(holder: Option<u32>, program: &str) -> Command {
     command
 }
 
-fn inside(holder: u32, program: &str, words: &str) -> Result<(), String> {
+fn run_in_namespace(holder: u32, program: &str, words: &str) -> Result<(), String> {
     // Programs for root are not on every user's PATH.
     let places = ["/usr/sbin", "/sbin"].map(|place| std::path::Path::new(place).join(program));
     let place =
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn two_hosts_reach_each_other_and_vanish_with_their_handle() {
-        let hosts = match Hosts::make() {
+        let hosts = match TwoHosts::make() {
             Ok(hosts) => hosts,
             Err(why) => {
                 let must = std::env::var_os("CI").is_some() && std::path::Path::new("/sbin/ip").exists();

@@ -5,24 +5,24 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::cast;
-use super::tally::Numbers;
+use super::tally::NumberEncoding;
 use super::unavailable;
-use super::worker::Ask;
-use crate::driver::{Client, Failure};
+use super::worker::LoadRequest;
+use crate::driver::{ClientUnderTest, DriverFailure};
 use crate::floor;
-use crate::placement::{Placement, Seats};
+use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
 
 /// Result of one counting interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Absent {
+pub struct AbsentCount {
     /// Datagrams per second, including those that the kernel dropped because they arrived faster than they were read.
     pub datagrams_hz: f64,
 }
 
 /// The counting intervals.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct CountingIntervals {
     /// Delay before the first interval.
     pub after: Duration,
     /// Length of an interval.
@@ -33,18 +33,18 @@ pub struct Times {
 
 /// Lets `client` search for `n_names` names; fails unless each name was searched for at least once.
 pub fn run(
-    client: Client,
+    client: ClientUnderTest,
     n_names: u32,
-    times: Times,
+    times: CountingIntervals,
     placement: Placement,
-    seats: &Seats,
-) -> Result<Vec<Absent>, Failure> {
+    seats: &CpuChoice,
+) -> Result<Vec<AbsentCount>, DriverFailure> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|why| unavailable("a socket", &why))?;
     let server = socket.local_addr().map_err(|why| unavailable("a socket", &why))?.port();
     let ports = Ports { server, ..Ports::free().map_err(|why| unavailable("ports", &why))? };
-    let mut process = cast::watcher_of(client, Numbers::Checked, placement, seats, ports)?;
-    let watch = Ask::Watch { n_pvs: n_names, n_subscriptions: 1 };
-    let line = serde_json::to_string(&watch).map_err(|why| Failure::Protocol { line: why.to_string() })?;
+    let mut process = cast::watcher_of(client, NumberEncoding::Checked, placement, seats, ports)?;
+    let watch = LoadRequest::Watch { n_pvs: n_names, n_subscriptions: 1 };
+    let line = serde_json::to_string(&watch).map_err(|why| DriverFailure::Protocol { line: why.to_string() })?;
     process.write_line(&line)?;
 
     let mut names = HashSet::new();
@@ -56,16 +56,16 @@ pub fn run(
         let n_dropped = dropped(server);
         let n_read = count(&socket, until, &mut names)?;
         let n_datagrams = n_read + dropped(server).saturating_sub(n_dropped);
-        found.push(Absent { datagrams_hz: n_datagrams as f64 / times.counted.as_secs_f64() });
+        found.push(AbsentCount { datagrams_hz: n_datagrams as f64 / times.counted.as_secs_f64() });
     }
     match names.len() as u64 {
         n_searched if n_searched >= u64::from(n_names) => Ok(found),
-        n_searched => Err(Failure::WrongCount { n: n_searched as usize, expected: n_names as usize }),
+        n_searched => Err(DriverFailure::WrongCount { n: n_searched as usize, expected: n_names as usize }),
     }
 }
 
 /// Counts datagrams until `until`, and adds the names they search for to `names`.
-fn count(socket: &UdpSocket, until: Instant, names: &mut HashSet<Vec<u8>>) -> Result<u64, Failure> {
+fn count(socket: &UdpSocket, until: Instant, names: &mut HashSet<Vec<u8>>) -> Result<u64, DriverFailure> {
     let mut n_datagrams = 0;
     let mut buffer = [0; 65_536];
     loop {

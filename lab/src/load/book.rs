@@ -6,41 +6,41 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fodo_net::TimeStamp;
 
-use super::double::{Double, Meddler, Update};
-use super::tally::{Latencies, Numbers, Sums, Tally};
+use super::double::{Misbehavior, Update, UpdateFault};
+use super::tally::{Latencies, NumberEncoding, Sums, UpdateTally};
 
 /// All pages of a client.
-pub struct Book {
-    numbers: Numbers,
-    double: Option<Double>,
-    pages: Vec<Arc<Page>>,
-    common: Arc<Common>,
+pub struct UpdateLog {
+    numbers: NumberEncoding,
+    double: Option<Misbehavior>,
+    pages: Vec<Arc<SubscriptionLog>>,
+    common: Arc<SharedState>,
 }
 
 /// The record of one subscription.
-pub struct Page {
+pub struct SubscriptionLog {
     pv: u32,
     subscription: usize,
-    numbers: Numbers,
-    tally: Mutex<(Meddler, Tally)>,
-    common: Arc<Common>,
+    numbers: NumberEncoding,
+    tally: Mutex<(UpdateFault, UpdateTally)>,
+    common: Arc<SharedState>,
 }
 
 /// State shared by all pages.
-struct Common {
+struct SharedState {
     start: Instant,
     /// The same moment by this host's wall clock, as known when counting started: reading a second clock for each
     /// update would take as long as everything else.
     start_unix_ns: AtomicU64,
     latencies: Mutex<Latencies>,
     n_begun: AtomicU64,
-    fresh: Mutex<Fresh>,
+    fresh: Mutex<RestartProgress>,
 }
 
 /// Which subscriptions have received an update since counting started, and when the first and the last subscription
 /// did.
 #[derive(Debug, Default)]
-pub struct Fresh {
+pub struct RestartProgress {
     has_update: Vec<bool>,
     /// Number of subscriptions that have received an update.
     pub n_fresh: usize,
@@ -50,7 +50,7 @@ pub struct Fresh {
     pub last_unix_ns: u64,
 }
 
-impl Fresh {
+impl RestartProgress {
     fn note(&mut self, subscription: usize) {
         if let Some(has_update @ false) = self.has_update.get_mut(subscription) {
             *has_update = true;
@@ -73,29 +73,29 @@ impl Fresh {
     }
 }
 
-impl Book {
+impl UpdateLog {
     /// A book without pages. `double` falsifies what is written into it.
-    pub fn new(numbers: Numbers, double: Option<Double>) -> Book {
-        let common = Common {
+    pub fn new(numbers: NumberEncoding, double: Option<Misbehavior>) -> UpdateLog {
+        let common = SharedState {
             start: Instant::now(),
             start_unix_ns: AtomicU64::new(unix_ns()),
             latencies: Mutex::default(),
             n_begun: AtomicU64::new(0),
             fresh: Mutex::default(),
         };
-        Book { numbers, double, pages: Vec::new(), common: Arc::new(common) }
+        UpdateLog { numbers, double, pages: Vec::new(), common: Arc::new(common) }
     }
 
     /// Adds the page of another subscription to a PV.
-    pub fn page(&mut self, pv: u32) -> Arc<Page> {
+    pub fn page(&mut self, pv: u32) -> Arc<SubscriptionLog> {
         let subscription = self.pages.len();
-        let meddler = Meddler::new(self.double, subscription as u64);
+        let meddler = UpdateFault::new(self.double, subscription as u64);
         lock(&self.common.fresh).has_update.push(false);
-        let page = Arc::new(Page {
+        let page = Arc::new(SubscriptionLog {
             pv,
             subscription,
             numbers: self.numbers,
-            tally: Mutex::new((meddler, Tally::default())),
+            tally: Mutex::new((meddler, UpdateTally::default())),
             common: self.common.clone(),
         });
         self.pages.push(page.clone());
@@ -132,13 +132,13 @@ impl Book {
         lock(&self.common.latencies).counts()
     }
 
-    /// The current [`Fresh`].
-    pub fn fresh(&self) -> MutexGuard<'_, Fresh> {
+    /// The current [`RestartProgress`].
+    pub fn fresh(&self) -> MutexGuard<'_, RestartProgress> {
         lock(&self.common.fresh)
     }
 }
 
-impl Page {
+impl SubscriptionLog {
     /// Records an update. Called on the thread on which the client calls back.
     pub fn update(&self, value: f64, time: TimeStamp) {
         let at = self.common.start.elapsed();

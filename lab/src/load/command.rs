@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::driver::Client;
+use crate::driver::ClientUnderTest;
 use crate::load::Producer;
-use crate::load::double::Double;
-use crate::load::suite::{Kind, Load, Manner, Offered};
+use crate::load::double::Misbehavior;
+use crate::load::suite::{Load, LoadKind, Offered, RunConditions};
 use crate::machine::Machine;
-use crate::placement::{Placement, Seats};
-use crate::result::{ResultFile, Verdict};
+use crate::placement::{CpuChoice, Placement};
+use crate::result::{ResultFile, RowVerdict};
 use crate::server::ServerKind;
 use crate::tables;
 
@@ -44,7 +44,7 @@ pub enum LoadVerb {
         #[arg(long, value_name = "TIME", default_value_t = 0.5)]
         down_seconds: f64,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Memory of idle channels and subscriptions.
     Idle {
@@ -55,7 +55,7 @@ pub enum LoadVerb {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         pvs: u32,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Search traffic for names that no server has.
     Absent {
@@ -70,15 +70,15 @@ pub enum LoadVerb {
         for_seconds: f64,
         /// Client that searches.
         #[arg(long, value_name = "CLIENT", default_value = "fodo")]
-        client: Client,
+        client: ClientUnderTest,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
 }
 
 /// Arguments of every load.
 #[derive(Debug, clap::Args)]
-pub struct Common {
+pub struct CommonArguments {
     /// Number of repetitions.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
@@ -107,7 +107,7 @@ pub struct LoadArguments {
     seconds: f64,
     /// Client that subscribes.
     #[arg(long, value_name = "CLIENT", default_value = "fodo")]
-    client: Client,
+    client: ClientUnderTest,
     /// Server of the PVs.
     #[arg(long, value_name = "SERVER", default_value = "fodo")]
     server: ServerKind,
@@ -117,9 +117,9 @@ pub struct LoadArguments {
     producer: Option<Producer>,
     /// Makes the client misbehave in one way, to test that this is detected.
     #[arg(long, hide = true)]
-    double: Option<Double>,
+    double: Option<Misbehavior>,
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
 }
 
 const HELP: &str = "\
@@ -145,17 +145,17 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
         eprintln!("fodo lab load: PVs, subscriptions, rates and times must be greater than zero");
         return ExitCode::from(2);
     };
-    let seats = Seats::find();
+    let seats = CpuChoice::find();
     let placement = if common.one_core { Placement::OneCore } else { seats.apart() };
-    let manner = Manner { placement, seats: &seats, deadline: Instant::now() + LOAD_MAX };
-    let machine = Machine::look();
+    let manner = RunConditions { placement, seats: &seats, deadline: Instant::now() + LOAD_MAX };
+    let machine = Machine::describe();
     let mut result = ResultFile::new("load", &machine.date);
     if let Ok(serde_json::Value::Object(words)) = serde_json::to_value(machine) {
         result.machine = words;
     }
     result.settings.insert("repetitions".into(), common.repetitions.into());
     let start = Instant::now();
-    result.rows = load.rows(&Client::ALL, &manner, &mut |_| {});
+    result.rows = load.rows(&ClientUnderTest::ALL, &manner, &mut |_| {});
     result.duration_s = start.elapsed().as_secs_f64();
     told(&result, common.json.as_deref())
 }
@@ -164,28 +164,28 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
 const LOAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The load that the arguments describe; `None` when a number is invalid.
-fn asked(verb: &LoadVerb) -> Option<(Load, &Common)> {
+fn asked(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
     let are_positive = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number > 0.0);
-    let fodo = (Client::Fodo, ServerKind::Fodo);
+    let fodo = (ClientUnderTest::Fodo, ServerKind::Fodo);
     let (question, kind, pair, common) = match verb {
-        LoadVerb::FanOut(words) => ("L1", Kind::FanOut(words.offered()?), words.pair(), &words.common),
-        LoadVerb::Ladder(words) => ("L2", Kind::Ladder(words.offered()?), words.pair(), &words.common),
+        LoadVerb::FanOut(words) => ("L1", LoadKind::FanOut(words.offered()?), words.pair(), &words.common),
+        LoadVerb::Ladder(words) => ("L2", LoadKind::Ladder(words.offered()?), words.pair(), &words.common),
         #[cfg(unix)]
-        LoadVerb::Stalled(words) => ("L7", Kind::Stalled(words.offered()?), words.pair(), &words.common),
+        LoadVerb::Stalled(words) => ("L7", LoadKind::Stalled(words.offered()?), words.pair(), &words.common),
         LoadVerb::Sustained { p99_ms, load } => {
             let offered = load.offered().filter(|_| are_positive(&[*p99_ms]))?;
-            ("L6", Kind::Sustained { offered, p99_ms_max: *p99_ms }, load.pair(), &load.common)
+            ("L6", LoadKind::Sustained { offered, p99_ms_max: *p99_ms }, load.pair(), &load.common)
         }
         LoadVerb::Reconnect { pvs, down_seconds, common } => {
-            let kind = Kind::Reconnect { points: vec![*pvs], down_seconds: *down_seconds };
+            let kind = LoadKind::Reconnect { points: vec![*pvs], down_seconds: *down_seconds };
             are_positive(&[f64::from(*pvs), *down_seconds]).then_some(("L3", kind, fodo, common))?
         }
         LoadVerb::Idle { channels, pvs, common } => {
-            let kind = Kind::Idle { n: *channels, n_pvs: *pvs };
+            let kind = LoadKind::Idle { n: *channels, n_pvs: *pvs };
             are_positive(&[f64::from(*channels), f64::from(*pvs)]).then_some(("L4", kind, fodo, common))?
         }
         LoadVerb::Absent { names, after_seconds, for_seconds, client, common } => {
-            let kind = Kind::Absent { n_names: *names, after_seconds: *after_seconds, for_seconds: *for_seconds };
+            let kind = LoadKind::Absent { n_names: *names, after_seconds: *after_seconds, for_seconds: *for_seconds };
             let pair = (*client, ServerKind::Fodo);
             are_positive(&[f64::from(*names), *after_seconds, *for_seconds]).then_some(("L5", kind, pair, common))?
         }
@@ -208,7 +208,7 @@ impl LoadArguments {
         })
     }
 
-    fn pair(&self) -> (Client, ServerKind) {
+    fn pair(&self) -> (ClientUnderTest, ServerKind) {
         (self.client, self.server)
     }
 }
@@ -228,6 +228,6 @@ fn told(result: &ResultFile, json: Option<&Path>) -> ExitCode {
         eprintln!("fodo lab load: {why}");
         return ExitCode::FAILURE;
     }
-    let is_right = !result.rows.is_empty() && result.rows.iter().all(|row| row.verdict == Verdict::Measured);
+    let is_right = !result.rows.is_empty() && result.rows.iter().all(|row| row.verdict == RowVerdict::Measured);
     if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

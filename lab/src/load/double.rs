@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 /// What the double does to one update in a thousand, or to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Double {
+pub enum Misbehavior {
     /// Loses one update in a thousand.
     Drop,
     /// Delivers every update 5 ms late.
@@ -31,8 +31,8 @@ pub struct Update {
 
 /// A double applied to one subscription.
 #[derive(Debug)]
-pub struct Meddler {
-    double: Option<Double>,
+pub struct UpdateFault {
+    double: Option<Misbehavior>,
     n_updates: u64,
     held: Option<Update>,
 }
@@ -40,11 +40,11 @@ pub struct Meddler {
 /// The double alters one update of this many.
 const EVERY: u64 = 1000;
 
-impl Meddler {
+impl UpdateFault {
     /// With `None` all updates pass unchanged.
-    pub fn new(double: Option<Double>, subscription: u64) -> Meddler {
+    pub fn new(double: Option<Misbehavior>, subscription: u64) -> UpdateFault {
         // Different offsets, so that the subscriptions do not all go wrong at the same update.
-        Meddler { double, n_updates: subscription * 7919 % EVERY, held: None }
+        UpdateFault { double, n_updates: subscription * 7919 % EVERY, held: None }
     }
 
     /// Delivers, alters or drops an update.
@@ -52,16 +52,16 @@ impl Meddler {
         self.n_updates += 1;
         let is_chosen = self.n_updates.is_multiple_of(EVERY);
         match (self.double, is_chosen) {
-            (Some(Double::Drop), true) => {}
-            (Some(Double::Delay), _) => {
+            (Some(Misbehavior::Drop), true) => {}
+            (Some(Misbehavior::Delay), _) => {
                 deliver(Update { latency: update.latency + Duration::from_millis(5), ..update })
             }
-            (Some(Double::Reorder), true) => self.held = Some(update),
-            (Some(Double::Duplicate), true) => {
+            (Some(Misbehavior::Reorder), true) => self.held = Some(update),
+            (Some(Misbehavior::Duplicate), true) => {
                 deliver(update);
                 deliver(update);
             }
-            (Some(Double::Lie), true) => deliver(Update { value: update.value + 1.0, ..update }),
+            (Some(Misbehavior::Lie), true) => deliver(Update { value: update.value + 1.0, ..update }),
             _ => {
                 deliver(update);
                 self.held.take().into_iter().for_each(deliver);

@@ -1,13 +1,15 @@
 //! Memory of idle channels and subscriptions.
 
-use super::{ANSWER_MAX, Answer, Ask, ask, counts, start_client, start_server, tallied, unavailable, unexpected};
-use crate::driver::Failure;
-use crate::placement::{Placement, Seats};
+use super::{
+    ANSWER_MAX, LoadReply, LoadRequest, ask, counts, start_client, start_server, tallied, unavailable, unexpected,
+};
+use crate::driver::DriverFailure;
+use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
 
 /// Bytes of memory per object, including its name, by the process's resident memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Idle {
+pub struct IdleMemory {
     /// A connected channel in the client.
     pub client_channel: f64,
     /// A connected channel in the server.
@@ -19,24 +21,24 @@ pub struct Idle {
 }
 
 /// Connects `n` channels, then creates as many subscriptions, to `n_pvs` PVs in turn.
-pub fn run(n: u32, n_pvs: u32, placement: Placement, seats: &Seats) -> Result<Idle, Failure> {
+pub fn run(n: u32, n_pvs: u32, placement: Placement, seats: &CpuChoice) -> Result<IdleMemory, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let mut server = start_server(n_pvs, seats, ports)?;
     let mut client = start_client(None, placement, seats, ports)?;
     // The first channel creates sockets, threads and buffers, which are not counted.
-    ask(&mut client, &Ask::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
+    ask(&mut client, &LoadRequest::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
     let (client_0, server_0) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
-    let answer = ask(&mut client, &Ask::Connect { n_channels: n, n_pvs }, ANSWER_MAX)?;
-    let Answer::Connected { n_channels, usage } = answer else { return Err(unexpected(&answer)) };
+    let answer = ask(&mut client, &LoadRequest::Connect { n_channels: n, n_pvs }, ANSWER_MAX)?;
+    let LoadReply::Connected { n_channels, usage } = answer else { return Err(unexpected(&answer)) };
     if n_channels != u64::from(n) + 1 {
-        return Err(Failure::WrongCount { n: n_channels as usize, expected: n as usize + 1 });
+        return Err(DriverFailure::WrongCount { n: n_channels as usize, expected: n as usize + 1 });
     }
     let (client_1, server_1) = (usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
-    ask(&mut client, &Ask::Watch { n_pvs, n_subscriptions: n.div_ceil(n_pvs) }, ANSWER_MAX)?;
+    ask(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: n.div_ceil(n_pvs) }, ANSWER_MAX)?;
     let (client_2, server_2) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
     let n_subscriptions = f64::from(n.div_ceil(n_pvs) * n_pvs);
     let each = |after: u64, before: u64, n: f64| after.saturating_sub(before) as f64 / n;
-    Ok(Idle {
+    Ok(IdleMemory {
         client_channel: each(client_1, client_0, f64::from(n)),
         server_channel: each(server_1, server_0, f64::from(n)),
         client_subscription: each(client_2, client_1, n_subscriptions),

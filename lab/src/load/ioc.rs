@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{Channel, ClientConfig, Context};
 
-use super::cast::Database;
+use super::cast::TemporaryDatabase;
 use super::unavailable;
 use super::usage::Usage;
-use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Driver, Failure};
+use crate::driver::raw::{Destination, RawDriver};
+use crate::driver::{Driver, DriverFailure};
 use crate::floor;
 use crate::limit::OPERATION_MAX;
 use crate::peers;
-use crate::placement::{Placement, Seats, pin};
+use crate::placement::{CpuChoice, Placement, pin};
 use crate::process::Ports;
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerKind, ServerUnderTest};
 
 /// The server under test, and where both ends run.
 #[derive(Clone, Copy, Debug)]
-pub struct Bench<'a> {
+pub struct IocBenchmark<'a> {
     /// The server.
     pub server: ServerKind,
     /// Placement of the client.
     pub placement: Placement,
     /// The CPUs.
-    pub seats: &'a Seats,
+    pub seats: &'a CpuChoice,
 }
 
 /// Cost of a database with many records.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loaded {
+pub struct DatabaseCost {
     /// Memory per record, all included.
     pub record_bytes: f64,
     /// Time from the start of the program until it serves, minus the same time with a single record.
@@ -44,7 +44,7 @@ pub struct Loaded {
 
 /// Cost of a client that has a circuit and a channel and is idle.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clients {
+pub struct IdleClientCost {
     /// Memory of the server per client.
     pub client_bytes: f64,
     /// Threads of the server per client.
@@ -62,19 +62,19 @@ pub struct RoundTrips {
 
 /// A server with its own database; both end when it is dropped.
 struct Started {
-    reached: Reached,
+    reached: ServerAccess,
     time: Duration,
-    _server: Server,
-    _file: Database,
+    _server: ServerUnderTest,
+    _file: TemporaryDatabase,
 }
 
 /// How to reach and inspect a server.
-struct Reached {
+struct ServerAccess {
     process: String,
     ports: Ports,
 }
 
-impl Reached {
+impl ServerAccess {
     fn usage(&self) -> Usage {
         Usage::of_process(&self.process)
     }
@@ -85,18 +85,18 @@ impl Reached {
     }
 }
 
-impl Bench<'_> {
-    fn start(&self, records: &str) -> Result<Started, Failure> {
-        let file = Database::write(records).map_err(|why| unavailable("the database", &why))?;
+impl IocBenchmark<'_> {
+    fn start(&self, records: &str) -> Result<Started, DriverFailure> {
+        let file = TemporaryDatabase::write(records).map_err(|why| unavailable("the database", &why))?;
         let start = Instant::now();
-        let server = Server::start(self.server, file.path(), self.seats.server_cpu, None, &peers::present())?;
+        let server = ServerUnderTest::start(self.server, file.path(), self.seats.server_cpu, None, &peers::present())?;
         let time = start.elapsed();
-        let reached = Reached { process: server.process_number(), ports: server.ports() };
+        let reached = ServerAccess { process: server.process_number(), ports: server.ports() };
         Ok(Started { reached, time, _server: server, _file: file })
     }
 
     /// Loads `n` records of type ao.
-    pub fn load(&self, n: u32) -> Result<Loaded, Failure> {
+    pub fn load(&self, n: u32) -> Result<DatabaseCost, DriverFailure> {
         let few = self.start(&numbered("ao", 1, ""))?;
         let (few_bytes, few_time) = (few.reached.usage().rss_bytes, few.time);
         drop(few);
@@ -106,11 +106,11 @@ impl Bench<'_> {
         self.as_client(|| connected(&reached.context(), &name(n.saturating_sub(1))))?;
         let grown = many.reached.usage().rss_bytes.saturating_sub(few_bytes);
         let others = f64::from(n.saturating_sub(1).max(1));
-        Ok(Loaded { record_bytes: grown as f64 / others, time: many.time.saturating_sub(few_time) })
+        Ok(DatabaseCost { record_bytes: grown as f64 / others, time: many.time.saturating_sub(few_time) })
     }
 
     /// Connects `n` clients to one record, each with its own circuit.
-    pub fn idle_clients(&self, n: u32) -> Result<Clients, Failure> {
+    pub fn idle_clients(&self, n: u32) -> Result<IdleClientCost, DriverFailure> {
         let started = self.start(&numbered("ao", 1, ""))?;
         let reached = &started.reached;
         self.as_client(|| {
@@ -125,7 +125,7 @@ impl Bench<'_> {
             }
             let after = reached.usage();
             let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / f64::from(n.max(1));
-            Ok(Clients {
+            Ok(IdleClientCost {
                 client_bytes: each(after.rss_bytes, before.rss_bytes),
                 client_threads: each(after.threads, before.threads),
             })
@@ -133,13 +133,13 @@ impl Bench<'_> {
     }
 
     /// CPU time per second of `n` records that count ten times a second, without clients.
-    pub fn scans(&self, n: u32, counted: Duration) -> Result<f64, Failure> {
+    pub fn scans(&self, n: u32, counted: Duration) -> Result<f64, DriverFailure> {
         let started = self.start(&numbered("calc", n, "field(SCAN, \".1 second\") field(CALC, \"VAL+1\")"))?;
         let reached = &started.reached;
         self.as_client(|| {
             let context = reached.context();
             let ends = [connected(&context, &name(0))?, connected(&context, &name(n.saturating_sub(1)))?];
-            let values = || ends.iter().map(number).collect::<Result<Vec<f64>, Failure>>();
+            let values = || ends.iter().map(number).collect::<Result<Vec<f64>, DriverFailure>>();
             let (before, usage, start) = (values()?, reached.usage(), Instant::now());
             std::thread::sleep(counted);
             let (after, elapsed) = (values()?, start.elapsed().as_secs_f64());
@@ -148,7 +148,7 @@ impl Bench<'_> {
             for (before, after) in before.iter().zip(&after) {
                 let n = (after - before).round() as usize;
                 if n.abs_diff(expected) > 1 + expected / 10 {
-                    return Err(Failure::WrongCount { n, expected });
+                    return Err(DriverFailure::WrongCount { n, expected });
                 }
             }
             Ok(cpu_s / elapsed)
@@ -157,7 +157,7 @@ impl Bench<'_> {
 
     /// Records processed per second when one put processes `n` records linked by FLNK; the puts are with completion,
     /// one after the other.
-    pub fn chain(&self, n: u32, n_puts: u32) -> Result<f64, Failure> {
+    pub fn chain(&self, n: u32, n_puts: u32) -> Result<f64, DriverFailure> {
         let mut records = String::new();
         for number in 0..n {
             let (own, next) = (name(number), name(number + 1));
@@ -178,22 +178,23 @@ impl Bench<'_> {
             let elapsed = start.elapsed().as_secs_f64();
             let (n_processed, expected) = ((number(&last)? - before).round() as usize, n_puts as usize);
             if n_processed != expected {
-                return Err(Failure::WrongCount { n: n_processed, expected });
+                return Err(DriverFailure::WrongCount { n: n_processed, expected });
             }
             Ok(f64::from(n) * f64::from(n_puts) / elapsed)
         })
     }
 
     /// Puts with completion to one record, one after the other, alternating with as many bytes over a raw socket.
-    pub fn round_trips(&self, n_puts: u32) -> Result<RoundTrips, Failure> {
+    pub fn round_trips(&self, n_puts: u32) -> Result<RoundTrips, DriverFailure> {
         let started = self.start(&numbered("ao", 1, ""))?;
-        let raw = Server::start(ServerKind::Raw, Path::new(""), self.seats.server_cpu, None, &peers::present())?;
+        let raw =
+            ServerUnderTest::start(ServerKind::Raw, Path::new(""), self.seats.server_cpu, None, &peers::present())?;
         let Ports { host, server, .. } = raw.ports();
         let reached = &started.reached;
         self.as_client(|| {
             let context = reached.context();
             let channel = connected(&context, &name(0))?;
-            let mut circuit = Raw::new(SocketAddrV4::new(host, server), Destination::Fresh);
+            let mut circuit = RawDriver::new(SocketAddrV4::new(host, server), Destination::Fresh);
             circuit.open("", 1)?;
             let (mut puts, mut floors) = (Vec::new(), Vec::new());
             for value in 0..n_puts {
@@ -206,21 +207,21 @@ impl Bench<'_> {
             }
             let (value, expected) = (number(&channel)?, n_puts.saturating_sub(1));
             if value != f64::from(expected) {
-                return Err(Failure::WrongCount { n: value as usize, expected: expected as usize });
+                return Err(DriverFailure::WrongCount { n: value as usize, expected: expected as usize });
             }
             Ok(RoundTrips { put: median(puts), floor: median(floors) })
         })
     }
 
     /// Does `work` on the client's CPU: threads that it starts stay there as well.
-    fn as_client<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+    fn as_client<T: Send>(&self, work: impl FnOnce() -> Result<T, DriverFailure> + Send) -> Result<T, DriverFailure> {
         let cpu = self.seats.client_cpu(self.placement);
         let pinned = || {
             cpu.map(pin).transpose().map_err(|why| unavailable("the client's processor", &why))?;
             work()
         };
         let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
-        ended.unwrap_or_else(|_| Err(Failure::Protocol { line: "the client's thread panicked".into() }))
+        ended.unwrap_or_else(|_| Err(DriverFailure::Protocol { line: "the client's thread panicked".into() }))
     }
 }
 
@@ -236,20 +237,20 @@ fn numbered(record_type: &str, n: u32, fields: &str) -> String {
     records
 }
 
-fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Failure + '_ {
-    move |why| Failure::Operation { what: what.into(), why: why.to_string() }
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> DriverFailure + '_ {
+    move |why| DriverFailure::Operation { what: what.into(), why: why.to_string() }
 }
 
-fn connected(context: &Context, name: &str) -> Result<Channel, Failure> {
+fn connected(context: &Context, name: &str) -> Result<Channel, DriverFailure> {
     let channel = context.channel(name).map_err(failed("making a channel"))?;
     channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
     Ok(channel)
 }
 
-fn number(channel: &Channel) -> Result<f64, Failure> {
+fn number(channel: &Channel) -> Result<f64, DriverFailure> {
     let value = channel.get(OPERATION_MAX).map_err(failed("get"))?.value;
     let number = value.first().and_then(|value| value.to_f64().ok());
-    number.ok_or_else(|| Failure::Protocol { line: format!("{value:?}") })
+    number.ok_or_else(|| DriverFailure::Protocol { line: format!("{value:?}") })
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

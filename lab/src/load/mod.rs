@@ -29,21 +29,21 @@ pub mod worker;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::driver::{Client, Failure};
+use crate::driver::{ClientUnderTest, DriverFailure};
 use crate::histogram;
 use crate::limit::{WARM_UP_LOAD, WARM_UP_LOAD_SHARE};
-use crate::placement::{Placement, Seats};
-use crate::process::{Launch, Ports, Process};
-use crate::result::{Ledger, Per, Resources, Row, Verdict};
+use crate::placement::{CpuChoice, Placement};
+use crate::process::{ChildProcess, Launch, Ports};
+use crate::result::{Ledger, Resources, ResultRow, RowVerdict, SampleUnit};
 use crate::server::ServerKind;
 use crate::warm_up::{WarmUp, warm_up};
 
-use self::cast::Cast;
-use self::double::Double;
-use self::tally::{Latencies, Numbers, Sums};
-use self::traffic::{Sent, Traffic};
+use self::cast::LoadProcesses;
+use self::double::Misbehavior;
+use self::tally::{Latencies, NumberEncoding, Sums};
+use self::traffic::{CircuitTraffic, SentBytes};
 use self::usage::Usage;
-use self::worker::{Answer, Ask, READY};
+use self::worker::{LoadReply, LoadRequest, READY};
 
 /// Parameters of a fan-out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,9 +57,9 @@ pub struct FanOut {
     /// Duration of the load.
     pub duration: Duration,
     /// Makes the client misbehave; with a client other than ours, the generator.
-    pub double: Option<Double>,
+    pub double: Option<Misbehavior>,
     /// The client that subscribes.
-    pub client: Client,
+    pub client: ClientUnderTest,
     /// The server of the PVs.
     pub server: ServerKind,
     /// How values change; `None` for the default of server and rate.
@@ -100,7 +100,7 @@ impl Producer {
 
 /// Outcome of a fan-out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// The account of every update.
     pub ledger: Ledger,
     /// Values that their PV never had.
@@ -109,7 +109,7 @@ pub struct Outcome {
     pub missing: u64,
     /// Latencies, see [`Producer::latency_text`]: pairs of per cent and nanoseconds.
     pub percentiles: Vec<(f64, f64)>,
-    /// All latencies, see [`Row::histogram`].
+    /// All latencies, see [`ResultRow::histogram`].
     pub histogram: Vec<(f64, u64)>,
     /// Maximum lag of the generator behind its schedule.
     pub late_max: Duration,
@@ -120,7 +120,7 @@ pub struct Outcome {
     /// Resource usage of the client while values changed.
     pub client: Usage,
     /// What both sent meanwhile; `None` where it cannot be measured.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<CircuitTraffic>,
     /// How both were warmed up before the measurement.
     pub warm_up: Option<WarmUp>,
 }
@@ -140,11 +140,11 @@ const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
     /// Runs the load, each end in its own process.
-    pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
+    pub fn run(&self, placement: Placement, seats: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
         if let Some(why) = self.misfit() {
-            return Err(Failure::Operation { what: "the load".into(), why });
+            return Err(DriverFailure::Operation { what: "the load".into(), why });
         }
-        let mut cast = Cast::start(self, placement, seats)?;
+        let mut cast = LoadProcesses::start(self, placement, seats)?;
         self.converse(&mut cast.server, &mut cast.client, cast.port)
     }
 
@@ -154,23 +154,28 @@ impl FanOut {
     }
 
     /// `port`: that of the server to which the client subscribes.
-    pub(super) fn converse(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
-        let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
+    pub(super) fn converse(
+        &self,
+        server: &mut ChildProcess,
+        client: &mut ChildProcess,
+        port: u16,
+    ) -> Result<LoadOutcome, DriverFailure> {
+        let watch = LoadRequest::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
         ask(client, &watch, ANSWER_MAX)?;
         let warm_up = self.warm_up(server, client)?;
         let counted = self.count(server, client, port)?;
-        Ok(Outcome { warm_up, ..counted })
+        Ok(LoadOutcome { warm_up, ..counted })
     }
 
     /// Runs rounds of the same load until latency is steady. A double is not warmed up, because every error that it
     /// makes must be counted.
-    fn warm_up(&self, server: &mut Process, client: &mut Process) -> Result<Option<WarmUp>, Failure> {
+    fn warm_up(&self, server: &mut ChildProcess, client: &mut ChildProcess) -> Result<Option<WarmUp>, DriverFailure> {
         if self.double.is_some() {
             return Ok(None);
         }
         let round = self.duration.mul_f64(WARM_UP_LOAD_SHARE);
         let mut produce = || {
-            ask(client, &Ask::Restart {}, ANSWER_MAX)?;
+            ask(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
             let produced = self.produce(server, round)?;
             let settled = settle(server, client, produced.n_updates, self.incomplete_after())?;
             Ok(settled.client.latencies.median().unwrap_or(0.0))
@@ -178,23 +183,28 @@ impl FanOut {
         warm_up(WARM_UP_LOAD, &mut produce).map(Some)
     }
 
-    fn produce(&self, server: &mut Process, duration: Duration) -> Result<Produced, Failure> {
+    fn produce(&self, server: &mut ChildProcess, duration: Duration) -> Result<Produced, DriverFailure> {
         let period = Duration::from_secs_f64(1.0 / self.rate_hz);
         let n_rounds = (duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
-        let produce = Ask::Produce { period_ns: period.as_nanos() as u64, n_rounds };
+        let produce = LoadRequest::Produce { period_ns: period.as_nanos() as u64, n_rounds };
         match ask(server, &produce, duration * 10 + ANSWER_MAX)? {
-            Answer::Produced { n_posts, late_max_ns } => {
+            LoadReply::Produced { n_posts, late_max_ns } => {
                 Ok(Produced { n_updates: n_posts * u64::from(self.n_subscriptions), late_max_ns })
             }
             other => Err(unexpected(&other)),
         }
     }
 
-    fn count(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
-        ask(client, &Ask::Restart {}, ANSWER_MAX)?;
+    fn count(
+        &self,
+        server: &mut ChildProcess,
+        client: &mut ChildProcess,
+        port: u16,
+    ) -> Result<LoadOutcome, DriverFailure> {
+        ask(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
         let (before, server_before) = counts(server)?;
         let client_before = tallied(client)?.usage;
-        let traffic_before = Traffic::of_port(port);
+        let traffic_before = CircuitTraffic::of_port(port);
 
         let start = Instant::now();
         let Produced { n_updates: produced, late_max_ns } = self.produce(server, self.duration)?;
@@ -202,14 +212,14 @@ impl FanOut {
         let Settled { counts: after, server: server_after, client: client_after, quiet } = settled;
         // The quiet time at the end is not part of the measurement.
         let took = start.elapsed().saturating_sub(quiet);
-        let traffic = traffic_before.and_then(|before| Some(Traffic::of_port(port)?.since(before)));
+        let traffic = traffic_before.and_then(|before| Some(CircuitTraffic::of_port(port)?.since(before)));
         let sums = &client_after.sums;
         let merged_server = after.1 - before.1;
         let in_flight = 0;
         let explained = merged_server + client_after.merged + sums.received;
         let rest = produced as i64 - explained as i64;
         // A missing update may be lost or merged, if a peer does not report which; an extra update is neither.
-        let unattributed = if self.tells_all() { 0 } else { rest.max(0) as u64 };
+        let unattributed = if self.reports_all_merges() { 0 } else { rest.max(0) as u64 };
         let ledger = Ledger {
             produced,
             merged_server,
@@ -225,7 +235,7 @@ impl FanOut {
             unattributed,
             late_max_ms: late_max_ns as f64 / 1e6,
         };
-        Ok(Outcome {
+        Ok(LoadOutcome {
             wrong: sums.wrong,
             missing: sums.missing,
             delivered_hz: ledger.delivered as f64 / took.as_secs_f64(),
@@ -241,15 +251,15 @@ impl FanOut {
     }
 
     /// Whether both ends count their merged updates, so that every update must be explained.
-    fn tells_all(&self) -> bool {
-        self.producer() == Producer::Schedule && self.client == Client::Fodo
+    fn reports_all_merges(&self) -> bool {
+        self.producer() == Producer::Schedule && self.client == ClientUnderTest::Fodo
     }
 
     /// The outcome as a row of a result file: the median latency of delivery.
-    pub fn row(&self, placement: Placement, outcome: &Outcome) -> Row {
+    pub fn row(&self, placement: Placement, outcome: &LoadOutcome) -> ResultRow {
         let median = outcome.percentiles.iter().find(|(per_cent, _)| *per_cent == 50.0).map(|(_, ns)| *ns);
         let failure = outcome.failure();
-        Row {
+        ResultRow {
             question: "L1".into(),
             title: format!(
                 "fan-out of {} PVs x {} subscriptions x {} Hz: latency of delivery, {}{}",
@@ -257,7 +267,7 @@ impl FanOut {
                 self.n_subscriptions,
                 self.rate_hz,
                 self.producer().latency_text(),
-                if self.tells_all() {
+                if self.reports_all_merges() {
                     ""
                 } else {
                     "; a peer does not report whether missing updates are lost or merged"
@@ -269,13 +279,13 @@ impl FanOut {
             client: self.client.text().into(),
             server: self.server.text().into(),
             unit: "ns".into(),
-            per: Per::Operation,
+            per: SampleUnit::Operation,
             samples: median.into_iter().collect(),
             n_operations: outcome.ledger.delivered,
             median,
             percentiles: outcome.percentiles.clone(),
             histogram: outcome.histogram.clone(),
-            verdict: if failure.is_some() { Verdict::Failed } else { Verdict::Measured },
+            verdict: if failure.is_some() { RowVerdict::Failed } else { RowVerdict::Measured },
             why: failure.or_else(|| {
                 let late_ms = outcome.late_max.as_millis();
                 let is_late = !outcome.kept_schedule();
@@ -286,12 +296,12 @@ impl FanOut {
             warm_up: outcome.warm_up,
             ledger: Some(outcome.ledger.clone()),
             resources: outcome.resources(),
-            ..Row::default()
+            ..ResultRow::default()
         }
     }
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// The faults, as text; `None` when every update is accounted for and right.
     pub fn failure(&self) -> Option<String> {
         let ledger = &self.ledger;
@@ -320,7 +330,7 @@ impl Outcome {
 
     /// Resource usage of each end.
     fn resources(&self) -> Vec<Resources> {
-        let of = |role: &str, usage: &Usage, sent: Option<Sent>| Resources {
+        let of = |role: &str, usage: &Usage, sent: Option<SentBytes>| Resources {
             role: role.into(),
             cpu_s_per_million: Some(usage.cpu_s / self.ledger.delivered.max(1) as f64 * 1e6),
             rss_bytes: Some(usage.rss_bytes),
@@ -370,11 +380,11 @@ struct Tallied {
 
 /// Waits until all `n_numbers` are received or skipped and no further update arrives, or until the rest is given up.
 fn settle(
-    server: &mut Process,
-    client: &mut Process,
+    server: &mut ChildProcess,
+    client: &mut ChildProcess,
     n_numbers: u64,
     incomplete_after: Duration,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverFailure> {
     let deadline = Instant::now() + ANSWER_MAX;
     let mut last = (counts(server)?, tallied(client)?);
     let mut changed = Instant::now();
@@ -394,16 +404,16 @@ fn settle(
     }
 }
 
-fn counts(server: &mut Process) -> Result<((u64, u64), Usage), Failure> {
-    match ask(server, &Ask::Count {}, ANSWER_MAX)? {
-        Answer::Counts { sent, merged, usage } => Ok(((sent, merged), usage)),
+fn counts(server: &mut ChildProcess) -> Result<((u64, u64), Usage), DriverFailure> {
+    match ask(server, &LoadRequest::Count {}, ANSWER_MAX)? {
+        LoadReply::Counts { sent, merged, usage } => Ok(((sent, merged), usage)),
         other => Err(unexpected(&other)),
     }
 }
 
-fn tallied(client: &mut Process) -> Result<Tallied, Failure> {
-    match ask(client, &Ask::Count {}, ANSWER_MAX)? {
-        Answer::Tallied { sums, merged, received, latencies, usage } => {
+fn tallied(client: &mut ChildProcess) -> Result<Tallied, DriverFailure> {
+    match ask(client, &LoadRequest::Count {}, ANSWER_MAX)? {
+        LoadReply::Tallied { sums, merged, received, latencies, usage } => {
             let usage = if usage == Usage::default() { Usage::of_process(&client.number()) } else { usage };
             Ok(Tallied { sums, merged, received, latencies: Latencies::of_counts(&latencies), usage })
         }
@@ -411,38 +421,44 @@ fn tallied(client: &mut Process) -> Result<Tallied, Failure> {
     }
 }
 
-fn start_server(n_pvs: u32, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
+fn start_server(n_pvs: u32, seats: &CpuChoice, ports: Ports) -> Result<ChildProcess, DriverFailure> {
     let (n_pvs, port) = (n_pvs.to_string(), ports.server.to_string());
     let words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
     start("the load's server", words, seats.server_cpu, ports)
 }
 
-fn start_client(double: Option<Double>, placement: Placement, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
-    cast::fodo(double, Numbers::Checked, seats.client_cpu(placement), ports)
+fn start_client(
+    double: Option<Misbehavior>,
+    placement: Placement,
+    seats: &CpuChoice,
+    ports: Ports,
+) -> Result<ChildProcess, DriverFailure> {
+    cast::fodo(double, NumberEncoding::Checked, seats.client_cpu(placement), ports)
 }
 
-fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<Process, Failure> {
+fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<ChildProcess, DriverFailure> {
     let program = std::env::current_exe().map_err(|why| unavailable(who, &why))?;
     let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
     args.extend(words);
-    let mut process = Process::start(&Launch { who: who.into(), program, args, cpu, ports, variables: Vec::new() })?;
+    let mut process =
+        ChildProcess::start(&Launch { who: who.into(), program, args, cpu, ports, variables: Vec::new() })?;
     process.wait_for(ANSWER_MAX, |line| (line == READY).then_some(()))?;
     Ok(process)
 }
 
-fn ask(process: &mut Process, question: &Ask, patience: Duration) -> Result<Answer, Failure> {
-    let line = serde_json::to_string(question).map_err(|error| Failure::Protocol { line: error.to_string() })?;
+fn ask(process: &mut ChildProcess, question: &LoadRequest, patience: Duration) -> Result<LoadReply, DriverFailure> {
+    let line = serde_json::to_string(question).map_err(|error| DriverFailure::Protocol { line: error.to_string() })?;
     process.write_line(&line)?;
     match process.wait_for(patience, |line| serde_json::from_str(line).ok())? {
-        Answer::Failed { why } => Err(Failure::Operation { what: line, why }),
+        LoadReply::Failed { why } => Err(DriverFailure::Operation { what: line, why }),
         answer => Ok(answer),
     }
 }
 
-fn unexpected(answer: &Answer) -> Failure {
-    Failure::Protocol { line: format!("{answer:?}") }
+fn unexpected(answer: &LoadReply) -> DriverFailure {
+    DriverFailure::Protocol { line: format!("{answer:?}") }
 }
 
-fn unavailable(who: &str, why: &std::io::Error) -> Failure {
-    Failure::Unavailable { who: who.into(), why: why.to_string() }
+fn unavailable(who: &str, why: &std::io::Error) -> DriverFailure {
+    DriverFailure::Unavailable { who: who.into(), why: why.to_string() }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fodo_net::{Channel, Context, Operation, Reading, Request};
 
-use super::double::{Double, Meddler, Update};
+use super::double::{Misbehavior, Update, UpdateFault};
 use super::source::on_schedule;
-use super::tally::{self, Numbers};
+use super::tally::{self, NumberEncoding};
 use super::usage::Usage;
-use super::worker::{Answer, Ask, converse, name_of};
+use super::worker::{LoadReply, LoadRequest, converse, name_of};
 use crate::limit::BATCH_MAX;
 
 /// Rates of the menu SCAN, with their choices.
@@ -29,10 +29,10 @@ pub fn scan_of(rate_hz: f64) -> Option<&'static str> {
 }
 
 /// A database of records whose values encode these numbers.
-pub fn database(n_pvs: u32, numbers: Numbers) -> String {
+pub fn database(n_pvs: u32, numbers: NumberEncoding) -> String {
     let record = |pv| match numbers {
-        Numbers::Plain => format!("record(calc, \"{}\") {{ field(CALC, \"VAL+1\") }}\n", name_of(pv)),
-        Numbers::Checked => {
+        NumberEncoding::Plain => format!("record(calc, \"{}\") {{ field(CALC, \"VAL+1\") }}\n", name_of(pv)),
+        NumberEncoding::Checked => {
             format!("record(ao, \"{}\") {{ field(VAL, \"{}\") }}\n", name_of(pv), tally::encode(pv, 0))
         }
     };
@@ -41,42 +41,42 @@ pub fn database(n_pvs: u32, numbers: Numbers) -> String {
 
 /// Produces values until the end of its input. A double puts wrong values. `server`: number of the server's process,
 /// whose resource usage is reported.
-pub fn produce(n_pvs: u32, numbers: Numbers, double: Option<Double>, server: &str) -> std::io::Result<()> {
+pub fn produce(n_pvs: u32, numbers: NumberEncoding, double: Option<Misbehavior>, server: &str) -> std::io::Result<()> {
     let context = Context::from_env().map_err(std::io::Error::other)?;
     let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), meddlers: Vec::new(), number: 0 };
     for pv in 0..n_pvs {
         generator.channels.push(context.channel(&name_of(pv)).map_err(std::io::Error::other)?);
-        generator.meddlers.push(Meddler::new(double, u64::from(pv)));
-        if numbers == Numbers::Plain {
+        generator.meddlers.push(UpdateFault::new(double, u64::from(pv)));
+        if numbers == NumberEncoding::Plain {
             let name = format!("{}.SCAN", name_of(pv));
             generator.scans.push(context.channel(&name).map_err(std::io::Error::other)?);
         }
     }
     converse(|ask| match ask {
-        Ask::Produce { period_ns, n_rounds } => {
+        LoadRequest::Produce { period_ns, n_rounds } => {
             let period = Duration::from_nanos(period_ns);
             let produced = match numbers {
-                Numbers::Plain => generator.switch_on(period, n_rounds),
-                Numbers::Checked => generator.put(period, n_rounds),
+                NumberEncoding::Plain => generator.switch_on(period, n_rounds),
+                NumberEncoding::Checked => generator.put(period, n_rounds),
             };
-            produced.unwrap_or_else(|why| Answer::Failed { why })
+            produced.unwrap_or_else(|why| LoadReply::Failed { why })
         }
         // A server other than ours does not report what it sent and merged.
-        Ask::Count {} => Answer::Counts { sent: 0, merged: 0, usage: Usage::of_process(server) },
-        other => Answer::Failed { why: format!("a generator does not support {other:?}") },
+        LoadRequest::Count {} => LoadReply::Counts { sent: 0, merged: 0, usage: Usage::of_process(server) },
+        other => LoadReply::Failed { why: format!("a generator does not support {other:?}") },
     })
 }
 
 struct Generator {
     channels: Vec<Channel>,
     scans: Vec<Channel>,
-    meddlers: Vec<Meddler>,
+    meddlers: Vec<UpdateFault>,
     /// The current number of all PVs.
     number: u64,
 }
 
 impl Generator {
-    fn put(&mut self, period: Duration, n_rounds: u64) -> Result<Answer, String> {
+    fn put(&mut self, period: Duration, n_rounds: u64) -> Result<LoadReply, String> {
         self.values()?;
         let mut outcome = Ok(());
         let late_max = on_schedule(period, n_rounds, |_| {
@@ -99,10 +99,10 @@ impl Generator {
             }
         }
         let n_posts = n_rounds * self.channels.len() as u64;
-        Ok(Answer::Produced { n_posts, late_max_ns: late_max.as_nanos() as u64 })
+        Ok(LoadReply::Produced { n_posts, late_max_ns: late_max.as_nanos() as u64 })
     }
 
-    fn switch_on(&mut self, period: Duration, n_rounds: u64) -> Result<Answer, String> {
+    fn switch_on(&mut self, period: Duration, n_rounds: u64) -> Result<LoadReply, String> {
         let scan = scan_of(1.0 / period.as_secs_f64()).ok_or("SCAN does not support this rate")?;
         let before = self.values()?;
         self.scan(scan)?;
@@ -116,7 +116,7 @@ impl Generator {
         let n_least = produced.iter().min().copied().unwrap_or(0) + 1;
         let n_short = u32::try_from(n_rounds.saturating_sub(n_least)).unwrap_or(u32::MAX);
         let late_max_ns = (period * n_short).as_nanos() as u64;
-        Ok(Answer::Produced { n_posts: produced.iter().sum(), late_max_ns })
+        Ok(LoadReply::Produced { n_posts: produced.iter().sum(), late_max_ns })
     }
 
     fn scan(&self, words: &str) -> Result<(), String> {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn records_that_are_put_to_begin_with_number_zero_and_others_count() {
-        let (checked, plain) = (database(3, Numbers::Checked), database(3, Numbers::Plain));
+        let (checked, plain) = (database(3, NumberEncoding::Checked), database(3, NumberEncoding::Plain));
 
         assert!(
             checked.ends_with(&format!("record(ao, \"load:000002\") {{ field(VAL, \"{}\") }}\n", tally::encode(2, 0)))

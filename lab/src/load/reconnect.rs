@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ANSWER_MAX, Answer, Ask, ask, start_client, start_server, unavailable, unexpected};
-use crate::driver::Failure;
-use crate::placement::{Placement, Seats};
+use super::{ANSWER_MAX, LoadReply, LoadRequest, ask, start_client, start_server, unavailable, unexpected};
+use crate::driver::DriverFailure;
+use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
 
 /// Time to recover, counted from the moment at which the server accepts requests again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Back {
+pub struct RecoveryTimes {
     /// The first subscription.
     pub first: Duration,
     /// All subscriptions.
@@ -20,21 +20,26 @@ pub struct Back {
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Subscribes to `n_pvs` PVs, kills the server, starts it again after `down`.
-pub fn run(n_pvs: u32, down: Duration, placement: Placement, seats: &Seats) -> Result<Back, Failure> {
+pub fn run(
+    n_pvs: u32,
+    down: Duration,
+    placement: Placement,
+    seats: &CpuChoice,
+) -> Result<RecoveryTimes, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let server = start_server(n_pvs, seats, ports)?;
     let mut client = start_client(None, placement, seats, ports)?;
-    ask(&mut client, &Ask::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
+    ask(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
     drop(server);
-    ask(&mut client, &Ask::Restart {}, ANSWER_MAX)?;
+    ask(&mut client, &LoadRequest::Restart {}, ANSWER_MAX)?;
     std::thread::sleep(down);
     let _server = start_server(n_pvs, seats, ports)?;
     let listens_unix_ns = unix_ns();
-    let answer = ask(&mut client, &Ask::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
-    let Answer::Fresh { first_unix_ns, all_unix_ns } = answer else { return Err(unexpected(&answer)) };
+    let answer = ask(&mut client, &LoadRequest::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
+    let LoadReply::Fresh { first_unix_ns, all_unix_ns } = answer else { return Err(unexpected(&answer)) };
     // An update may arrive before the server's ready line is read.
     let since = |unix_ns: u64| Duration::from_nanos(unix_ns.saturating_sub(listens_unix_ns));
-    Ok(Back { first: since(first_unix_ns), all: since(all_unix_ns) })
+    Ok(RecoveryTimes { first: since(first_unix_ns), all: since(all_unix_ns) })
 }
 
 fn unix_ns() -> u64 {

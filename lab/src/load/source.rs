@@ -15,14 +15,14 @@ use super::tally;
 const POSTS: usize = 8;
 
 /// The PVs `load:000000`, `load:000001` and so on.
-pub struct Counters {
-    pvs: Vec<Arc<Counter>>,
+pub struct LoadPvs {
+    pvs: Vec<Arc<LoadPv>>,
     /// The current number of all PVs.
     round: AtomicU64,
 }
 
 /// One PV. Its value is an encoded number, its time stamp the moment at which it was scheduled to be sent.
-struct Counter {
+struct LoadPv {
     index: u32,
     present: Mutex<Reading>,
     posts: Posts,
@@ -30,32 +30,32 @@ struct Counter {
 
 /// Result of a run of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kept {
+pub struct ScheduleResult {
     /// Changes of all PVs together.
     pub n_posts: u64,
     /// Maximum delay of a change after its scheduled moment.
     pub late_max: Duration,
 }
 
-impl Counters {
+impl LoadPvs {
     /// `n_pvs` counters, all at number 0.
-    pub fn new(n_pvs: u32) -> Arc<Counters> {
+    pub fn new(n_pvs: u32) -> Arc<LoadPvs> {
         let counter = |index| {
             let present = Mutex::new(reading(index, 0, TimeStamp::NEVER));
-            Arc::new(Counter { index, present, posts: Posts::new(POSTS) })
+            Arc::new(LoadPv { index, present, posts: Posts::new(POSTS) })
         };
-        Arc::new(Counters { pvs: (0..n_pvs).map(counter).collect(), round: AtomicU64::new(0) })
+        Arc::new(LoadPvs { pvs: (0..n_pvs).map(counter).collect(), round: AtomicU64::new(0) })
     }
 
     /// Changes all PVs every `period`, `n_rounds` times. A late change is sent at once and keeps the time stamp of its
     /// scheduled moment, so that the delay counts in its latency.
-    pub fn produce(&self, period: Duration, n_rounds: u64) -> Kept {
+    pub fn produce(&self, period: Duration, n_rounds: u64) -> ScheduleResult {
         let start_wall = TimeStamp::from(SystemTime::now());
         let late_max = on_schedule(period, n_rounds, |after| {
             let sequence = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             self.pvs.iter().for_each(|pv| pv.set(sequence, start_wall + after));
         });
-        Kept { n_posts: n_rounds * self.pvs.len() as u64, late_max }
+        ScheduleResult { n_posts: n_rounds * self.pvs.len() as u64, late_max }
     }
 }
 
@@ -80,7 +80,7 @@ fn reading(index: u32, sequence: u64, time: TimeStamp) -> Reading {
     Reading { value: Value::from(tally::encode(index, sequence)), alarm: Alarm::default(), time, meta: None }
 }
 
-impl Counter {
+impl LoadPv {
     fn set(&self, sequence: u64, time: TimeStamp) {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         *present = reading(self.index, sequence, time);
@@ -88,7 +88,7 @@ impl Counter {
     }
 }
 
-impl Source for Counters {
+impl Source for LoadPvs {
     fn serves(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
@@ -98,13 +98,13 @@ impl Source for Counters {
     }
 }
 
-impl Counters {
-    fn find(&self, name: &str) -> Option<&Arc<Counter>> {
+impl LoadPvs {
+    fn find(&self, name: &str) -> Option<&Arc<LoadPv>> {
         self.pvs.get(name.strip_prefix("load:")?.parse::<usize>().ok()?)
     }
 }
 
-impl Pv for Counter {
+impl Pv for LoadPv {
     fn facts(&self) -> PvFacts {
         PvFacts { kind: Kind::F64, count_max: 1, is_read_only: true, class_name: "load" }
     }

@@ -2,41 +2,41 @@
 
 use rustix::process::{Signal, kill_process};
 
-use super::{ANSWER_MAX, Ask, FanOut, Outcome, ask, start_client, start_server, unavailable};
-use crate::driver::Failure;
-use crate::placement::{Placement, Seats};
+use super::{ANSWER_MAX, FanOut, LoadOutcome, LoadRequest, ask, start_client, start_server, unavailable};
+use crate::driver::DriverFailure;
+use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
 
 /// The same load without and with a stalled client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stalled {
     /// The load without a stalled client.
-    pub alone: Outcome,
+    pub alone: LoadOutcome,
     /// The load with a stalled client; the ledger is that of the live client.
-    pub beside: Outcome,
+    pub beside: LoadOutcome,
 }
 
 impl Stalled {
     /// Measures both.
-    pub fn run(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Stalled, Failure> {
+    pub fn run(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<Stalled, DriverFailure> {
         Ok(Stalled { alone: load.run(placement, seats)?, beside: beside(load, placement, seats)? })
     }
 
     /// Ratio of p99 with the stalled client to p99 without it.
     pub fn ratio_of_p99(&self) -> f64 {
-        let p99 = |outcome: &Outcome| {
+        let p99 = |outcome: &LoadOutcome| {
             outcome.percentiles.iter().find(|(per_cent, _)| *per_cent == 99.0).map_or(f64::NAN, |(_, ns)| *ns)
         };
         p99(&self.beside) / p99(&self.alone)
     }
 }
 
-fn beside(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
+fn beside(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let mut server = start_server(load.n_pvs, seats, ports)?;
     let mut live = start_client(load.double, placement, seats, ports)?;
     let mut stalled = start_client(None, placement, seats, ports)?;
-    let watch = Ask::Watch { n_pvs: load.n_pvs, n_subscriptions: load.n_subscriptions };
+    let watch = LoadRequest::Watch { n_pvs: load.n_pvs, n_subscriptions: load.n_subscriptions };
     ask(&mut stalled, &watch, ANSWER_MAX)?;
     let stop =
         |signal| kill_process(stalled.id(), signal).map_err(|why| unavailable("the stalled client", &why.into()));

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::double::Double;
-use super::{FanOut, Outcome, Producer, absent, idle, ioc, ladder, reconnect};
-use crate::driver::{Client, Failure};
-use crate::placement::{Placement, Seats};
-use crate::result::{Per, Row, Verdict};
+use super::double::Misbehavior;
+use super::{FanOut, LoadOutcome, Producer, absent, idle, ioc, ladder, reconnect};
+use crate::driver::{ClientUnderTest, DriverFailure};
+use crate::placement::{CpuChoice, Placement};
+use crate::result::{ResultRow, RowVerdict, SampleUnit};
 use crate::scenario::Suite;
 use crate::server::ServerKind;
 
@@ -26,9 +26,9 @@ pub struct Load {
     pub method: String,
     /// How it is verified that the work was done.
     pub verification: String,
-    kind: Kind,
+    kind: LoadKind,
     /// Clients, each with its server.
-    pairs: Vec<(Client, ServerKind)>,
+    pairs: Vec<(ClientUnderTest, ServerKind)>,
     suites: Vec<Suite>,
     repetitions: usize,
     /// Whether the client is pinned to one CPU; yes by default.
@@ -43,7 +43,7 @@ fn pinned() -> bool {
 /// The kind of work.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Kind {
+pub enum LoadKind {
     /// See [`FanOut`].
     FanOut(Offered),
     /// See [`ladder`].
@@ -56,15 +56,15 @@ pub enum Kind {
     Idle { n: u32, n_pvs: u32 },
     /// See [`absent`].
     Absent { n_names: u32, after_seconds: f64, for_seconds: f64 },
-    /// See [`ioc::Bench::load`].
+    /// See [`ioc::IocBenchmark::load`].
     Records { n: u32 },
-    /// See [`ioc::Bench::idle_clients`].
+    /// See [`ioc::IocBenchmark::idle_clients`].
     IdleClients { n: u32 },
-    /// See [`ioc::Bench::scans`].
+    /// See [`ioc::IocBenchmark::scans`].
     Scans { n: u32, seconds: f64 },
-    /// See [`ioc::Bench::chain`].
+    /// See [`ioc::IocBenchmark::chain`].
     Chain { n: u32, n_puts: u32 },
-    /// See [`ioc::Bench::round_trips`].
+    /// See [`ioc::IocBenchmark::round_trips`].
     RoundTrips { n_puts: u32 },
     /// The highest rate, up to that of `offered`, without loss, merge or delay.
     Sustained { offered: Offered, p99_ms_max: f64 },
@@ -87,16 +87,16 @@ pub struct Offered {
     pub producer: Option<Producer>,
     /// Makes one end misbehave.
     #[serde(skip)]
-    pub double: Option<Double>,
+    pub double: Option<Misbehavior>,
 }
 
 /// Where loads run, and until when.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner<'a> {
+pub struct RunConditions<'a> {
     /// Where client and server run.
     pub placement: Placement,
     /// The CPUs.
-    pub seats: &'a Seats,
+    pub seats: &'a CpuChoice,
     /// Time after which no further work starts.
     pub deadline: Instant,
 }
@@ -113,77 +113,87 @@ impl Load {
     }
 
     /// A load that is not in the file, with the texts of the first one that has the same question.
-    pub fn asked(question: &str, kind: Kind, pair: (Client, ServerKind), repetitions: usize) -> Option<Load> {
+    pub fn asked(
+        question: &str,
+        kind: LoadKind,
+        pair: (ClientUnderTest, ServerKind),
+        repetitions: usize,
+    ) -> Option<Load> {
         let known = Load::all().ok()?.into_iter().find(|load| load.question == question)?;
         Some(Load { kind, pairs: vec![pair], repetitions, ..known })
     }
 
     /// Whether it belongs to a suite.
-    pub fn is_of(&self, suite: Suite) -> bool {
+    pub fn belongs_to(&self, suite: Suite) -> bool {
         self.suites.contains(&suite)
     }
 
     /// Number of repetitions of all its pairs whose client is in `clients`.
-    pub fn n_repetitions(&self, clients: &[Client]) -> usize {
+    pub fn n_repetitions(&self, clients: &[ClientUnderTest]) -> usize {
         self.pairs.iter().filter(|(client, _)| clients.contains(client)).count() * self.repetitions
     }
 
     /// Runs the load; rows without a result state the reason. `told` receives the name of each pair before it runs.
-    pub fn rows(&self, clients: &[Client], manner: &Manner<'_>, told: &mut dyn FnMut(&str)) -> Vec<Row> {
+    pub fn rows(
+        &self,
+        clients: &[ClientUnderTest],
+        manner: &RunConditions<'_>,
+        told: &mut dyn FnMut(&str),
+    ) -> Vec<ResultRow> {
         let mut rows = Vec::new();
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
             told(&format!("{}, {} with {}", self.question, client.text(), server.text()));
-            let Manner { placement, seats, deadline } = *manner;
+            let RunConditions { placement, seats, deadline } = *manner;
             let placement = match placement {
                 Placement::TwoCores if !self.is_client_pinned => Placement::ClientNotPinned,
                 placement => placement,
             };
-            rows.extend(Asked { load: self, client, server, placement, seats, deadline }.rows());
+            rows.extend(LoadRun { load: self, client, server, placement, seats, deadline }.rows());
         }
         rows
     }
 }
 
 /// One load for one client and server.
-struct Asked<'a> {
+struct LoadRun<'a> {
     load: &'a Load,
-    client: Client,
+    client: ClientUnderTest,
     server: ServerKind,
     placement: Placement,
-    seats: &'a Seats,
+    seats: &'a CpuChoice,
     deadline: Instant,
 }
 
-impl Asked<'_> {
-    fn rows(&self) -> Vec<Row> {
+impl LoadRun<'_> {
+    fn rows(&self) -> Vec<ResultRow> {
         match &self.load.kind {
-            Kind::FanOut(offered) => vec![self.fan_out(offered)],
-            Kind::Ladder(offered) => self.ladder(offered),
-            Kind::Stalled(offered) => self.stalled(offered),
-            Kind::Reconnect { points, down_seconds } => {
+            LoadKind::FanOut(offered) => vec![self.fan_out(offered)],
+            LoadKind::Ladder(offered) => self.ladder(offered),
+            LoadKind::Stalled(offered) => self.stalled(offered),
+            LoadKind::Reconnect { points, down_seconds } => {
                 points.iter().flat_map(|&n_pvs| self.reconnect(n_pvs, seconds(*down_seconds))).collect()
             }
-            Kind::Idle { n, n_pvs } => self.idle(*n, *n_pvs),
-            Kind::Absent { n_names, after_seconds, for_seconds } => {
+            LoadKind::Idle { n, n_pvs } => self.idle(*n, *n_pvs),
+            LoadKind::Absent { n_names, after_seconds, for_seconds } => {
                 vec![self.absent(*n_names, seconds(*after_seconds), seconds(*for_seconds))]
             }
-            Kind::Sustained { offered, p99_ms_max } => vec![self.sustained(offered, *p99_ms_max)],
-            Kind::Records { n } => self.records(*n),
-            Kind::IdleClients { n } => self.idle_clients(*n),
-            Kind::Scans { n, seconds: counted } => {
+            LoadKind::Sustained { offered, p99_ms_max } => vec![self.sustained(offered, *p99_ms_max)],
+            LoadKind::Records { n } => self.records(*n),
+            LoadKind::IdleClients { n } => self.idle_clients(*n),
+            LoadKind::Scans { n, seconds: counted } => {
                 let row = self.row("processor time in each second", u64::from(*n), "ns");
                 vec![self.asked_of_ioc(row, |bench| bench.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
             }
-            Kind::Chain { n, n_puts } => {
+            LoadKind::Chain { n, n_puts } => {
                 let row = self.row("by FLNK", u64::from(*n), "records/s");
                 vec![self.asked_of_ioc(row, |bench| bench.chain(*n, *n_puts))]
             }
-            Kind::RoundTrips { n_puts } => self.round_trips(*n_puts),
+            LoadKind::RoundTrips { n_puts } => self.round_trips(*n_puts),
         }
     }
 
     /// Repeats `work` as often as requested and as time permits; stops at the first failure.
-    fn repeat<T>(&self, work: impl Fn() -> Result<T, Failure>) -> (Vec<T>, Option<Failure>) {
+    fn repeat<T>(&self, work: impl Fn() -> Result<T, DriverFailure>) -> (Vec<T>, Option<DriverFailure>) {
         let mut done = Vec::new();
         while done.len() < self.load.repetitions && Instant::now() < self.deadline {
             match work() {
@@ -207,39 +217,39 @@ impl Asked<'_> {
         }
     }
 
-    fn fan_out(&self, offered: &Offered) -> Row {
+    fn fan_out(&self, offered: &Offered) -> ResultRow {
         let load = self.offered(offered);
         let (outcomes, failure) = self.repeat(|| load.run(self.placement, self.seats));
         self.joined(&load, &outcomes.iter().collect::<Vec<_>>(), failure)
     }
 
     /// The repetitions of one load as a row, with the ledger of the one that failed, or of the last.
-    fn joined(&self, load: &FanOut, outcomes: &[&Outcome], failure: Option<Failure>) -> Row {
-        let rows: Vec<Row> = outcomes.iter().map(|outcome| load.row(self.placement, outcome)).collect();
-        let is_failed = |row: &&Row| row.verdict == Verdict::Failed;
+    fn joined(&self, load: &FanOut, outcomes: &[&LoadOutcome], failure: Option<DriverFailure>) -> ResultRow {
+        let rows: Vec<ResultRow> = outcomes.iter().map(|outcome| load.row(self.placement, outcome)).collect();
+        let is_failed = |row: &&ResultRow| row.verdict == RowVerdict::Failed;
         let Some(shown) = rows.iter().find(is_failed).or(rows.last()) else {
             return self.without_number("", 0, failure);
         };
         let samples = rows.iter().flat_map(|row| row.samples.clone()).collect();
-        let mut row = Row { samples, question: self.load.question.clone(), ..shown.clone() };
+        let mut row = ResultRow { samples, question: self.load.question.clone(), ..shown.clone() };
         row.summarize(1);
         match failure {
-            Some(failure) => Row { verdict: Verdict::Failed, why: Some(failure.to_string()), ..row },
+            Some(failure) => ResultRow { verdict: RowVerdict::Failed, why: Some(failure.to_string()), ..row },
             None => row,
         }
     }
 
     /// A row for each step, with updates delivered per updates offered, and a row for the maximum.
-    fn ladder(&self, offered: &Offered) -> Vec<Row> {
+    fn ladder(&self, offered: &Offered) -> Vec<ResultRow> {
         let first = self.offered(offered);
-        let (climbs, failure) = self.repeat(|| ladder::climb(first, self.placement, self.seats));
+        let (climbs, failure) = self.repeat(|| ladder::run_ladder(first, self.placement, self.seats));
         let highest = climbs.iter().max_by_key(|steps| steps.len()).cloned().unwrap_or_default();
         let mut rows = Vec::new();
         for (load, _) in &highest {
             let at_rate = climbs.iter().flatten().filter(|(step, _)| step.rate_hz == load.rate_hz);
-            let outcomes: Vec<&Outcome> = at_rate.map(|(_, outcome)| outcome).collect();
+            let outcomes: Vec<&LoadOutcome> = at_rate.map(|(_, outcome)| outcome).collect();
             let n_offered = f64::from(load.n_pvs) * f64::from(load.n_subscriptions) * load.rate_hz;
-            let mut row = Row {
+            let mut row = ResultRow {
                 title: self.load.title.clone(),
                 variant: "delivered of so many updates/s offered".into(),
                 point: n_offered as u64,
@@ -262,18 +272,18 @@ impl Asked<'_> {
         rows
     }
 
-    fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<Row> {
+    fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<ResultRow> {
         let (backs, failure) = self.repeat(|| reconnect::run(n_pvs, down, self.placement, self.seats));
-        let of = |variant: &str, time: fn(&reconnect::Back) -> Duration| {
+        let of = |variant: &str, time: fn(&reconnect::RecoveryTimes) -> Duration| {
             let samples = backs.iter().map(|back| time(back).as_nanos() as f64).collect();
             self.measured(self.row(variant, u64::from(n_pvs), "ns"), samples, None, failure.clone())
         };
         vec![of("first update", |back| back.first), of("all updates", |back| back.all)]
     }
 
-    fn idle(&self, n: u32, n_pvs: u32) -> Vec<Row> {
+    fn idle(&self, n: u32, n_pvs: u32) -> Vec<ResultRow> {
         let (found, failure) = self.repeat(|| idle::run(n, n_pvs, self.placement, self.seats));
-        let of = |variant: &str, bytes: fn(&idle::Idle) -> f64| {
+        let of = |variant: &str, bytes: fn(&idle::IdleMemory) -> f64| {
             let samples = found.iter().map(bytes).collect();
             self.measured(self.row(variant, u64::from(n), "bytes"), samples, None, failure.clone())
         };
@@ -285,18 +295,22 @@ impl Asked<'_> {
         ]
     }
 
-    fn bench(&self) -> ioc::Bench<'_> {
-        ioc::Bench { server: self.server, placement: self.placement, seats: self.seats }
+    fn bench(&self) -> ioc::IocBenchmark<'_> {
+        ioc::IocBenchmark { server: self.server, placement: self.placement, seats: self.seats }
     }
 
-    fn asked_of_ioc(&self, row: Row, work: impl Fn(&ioc::Bench<'_>) -> Result<f64, Failure>) -> Row {
+    fn asked_of_ioc(
+        &self,
+        row: ResultRow,
+        work: impl Fn(&ioc::IocBenchmark<'_>) -> Result<f64, DriverFailure>,
+    ) -> ResultRow {
         let (samples, failure) = self.repeat(|| work(&self.bench()));
         self.measured(row, samples, None, failure)
     }
 
-    fn records(&self, n: u32) -> Vec<Row> {
+    fn records(&self, n: u32) -> Vec<ResultRow> {
         let (found, failure) = self.repeat(|| self.bench().load(n));
-        let of = |variant: &str, unit: &str, number: fn(&ioc::Loaded) -> f64| {
+        let of = |variant: &str, unit: &str, number: fn(&ioc::DatabaseCost) -> f64| {
             let samples = found.iter().map(number).collect();
             self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
         };
@@ -306,9 +320,9 @@ impl Asked<'_> {
         ]
     }
 
-    fn idle_clients(&self, n: u32) -> Vec<Row> {
+    fn idle_clients(&self, n: u32) -> Vec<ResultRow> {
         let (found, failure) = self.repeat(|| self.bench().idle_clients(n));
-        let of = |variant: &str, unit: &str, number: fn(&ioc::Clients) -> f64| {
+        let of = |variant: &str, unit: &str, number: fn(&ioc::IdleClientCost) -> f64| {
             let samples = found.iter().map(number).collect();
             self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
         };
@@ -318,7 +332,7 @@ impl Asked<'_> {
         ]
     }
 
-    fn round_trips(&self, n_puts: u32) -> Vec<Row> {
+    fn round_trips(&self, n_puts: u32) -> Vec<ResultRow> {
         let (found, failure) = self.repeat(|| self.bench().round_trips(n_puts));
         let of = |variant: &str, unit: &str, number: fn(&ioc::RoundTrips) -> f64| {
             let samples = found.iter().map(number).collect();
@@ -331,8 +345,8 @@ impl Asked<'_> {
     }
 
     /// One client searches; the counting intervals of the repetitions are consecutive.
-    fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> Row {
-        let times = absent::Times { after, counted, n_counts: self.load.repetitions };
+    fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> ResultRow {
+        let times = absent::CountingIntervals { after, counted, n_counts: self.load.repetitions };
         let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.seats) {
             Ok(found) => (found, None),
             Err(failure) => (Vec::new(), Some(failure)),
@@ -343,8 +357,8 @@ impl Asked<'_> {
     }
 
     /// The highest rate without loss, merge or delay, to a twentieth: halved until the load is carried, then bisected.
-    fn sustained(&self, highest: &Offered, p99_ms_max: f64) -> Row {
-        let is_well = |hz: f64| -> Result<bool, Failure> {
+    fn sustained(&self, highest: &Offered, p99_ms_max: f64) -> ResultRow {
+        let is_well = |hz: f64| -> Result<bool, DriverFailure> {
             let load = self.offered(&Offered { hz, ..*highest });
             let outcome = load.run(self.placement, self.seats)?;
             let ledger = &outcome.ledger;
@@ -367,13 +381,13 @@ impl Asked<'_> {
 
     /// Latencies without and with a client that has stopped reading, and the ratio of both p99.
     #[cfg(unix)]
-    fn stalled(&self, offered: &Offered) -> Vec<Row> {
+    fn stalled(&self, offered: &Offered) -> Vec<ResultRow> {
         use super::stalled::Stalled;
         let load = self.offered(offered);
         let (runs, failure) = self.repeat(|| Stalled::run(&load, self.placement, self.seats));
-        let of = |variant: &str, outcome: fn(&Stalled) -> &Outcome| {
-            let outcomes: Vec<&Outcome> = runs.iter().map(outcome).collect();
-            Row { variant: variant.into(), ..self.joined(&load, &outcomes, failure.clone()) }
+        let of = |variant: &str, outcome: fn(&Stalled) -> &LoadOutcome| {
+            let outcomes: Vec<&LoadOutcome> = runs.iter().map(outcome).collect();
+            ResultRow { variant: variant.into(), ..self.joined(&load, &outcomes, failure.clone()) }
         };
         let fault = runs.iter().find_map(|run| run.alone.failure().or(run.beside.failure()));
         let row = self.row("p99 beside to p99 alone", u64::from(offered.n_pvs * offered.n_subscriptions), "x");
@@ -386,13 +400,13 @@ impl Asked<'_> {
     }
 
     #[cfg(not(unix))]
-    fn stalled(&self, _offered: &Offered) -> Vec<Row> {
+    fn stalled(&self, _offered: &Offered) -> Vec<ResultRow> {
         let why = "pausing a client is supported on Unix only".to_owned();
         vec![Row { why: Some(why), ..self.row("p99 beside to p99 alone", 0, "x") }]
     }
 
-    fn row(&self, variant: &str, point: u64, unit: &str) -> Row {
-        Row {
+    fn row(&self, variant: &str, point: u64, unit: &str) -> ResultRow {
+        ResultRow {
             question: self.load.question.clone(),
             title: self.load.title.clone(),
             series: self.placement.text().into(),
@@ -401,29 +415,35 @@ impl Asked<'_> {
             client: self.client.text().into(),
             server: self.server.text().into(),
             unit: unit.into(),
-            per: Per::Operation,
+            per: SampleUnit::Operation,
             n_operations: 1,
-            ..Row::default()
+            ..ResultRow::default()
         }
     }
 
-    fn measured(&self, row: Row, samples: Vec<f64>, fault: Option<String>, failure: Option<Failure>) -> Row {
-        if let Some(Failure::Unavailable { who, why }) = failure {
-            return Row { why: Some(format!("{who}: {why}")), ..row };
+    fn measured(
+        &self,
+        row: ResultRow,
+        samples: Vec<f64>,
+        fault: Option<String>,
+        failure: Option<DriverFailure>,
+    ) -> ResultRow {
+        if let Some(DriverFailure::Unavailable { who, why }) = failure {
+            return ResultRow { why: Some(format!("{who}: {why}")), ..row };
         }
         let why = fault.or(failure.map(|failure| failure.to_string()));
-        let mut row = Row { samples, ..row };
+        let mut row = ResultRow { samples, ..row };
         row.summarize(1);
         match why {
-            Some(why) => Row { verdict: Verdict::Failed, why: Some(why), samples: Vec::new(), ..row },
+            Some(why) => ResultRow { verdict: RowVerdict::Failed, why: Some(why), samples: Vec::new(), ..row },
             None if row.samples.is_empty() => {
-                Row { why: Some("the time limit of the run was reached before this load".into()), ..row }
+                ResultRow { why: Some("the time limit of the run was reached before this load".into()), ..row }
             }
-            None => Row { verdict: Verdict::Measured, ..row },
+            None => ResultRow { verdict: RowVerdict::Measured, ..row },
         }
     }
 
-    fn without_number(&self, variant: &str, point: u64, failure: Option<Failure>) -> Row {
+    fn without_number(&self, variant: &str, point: u64, failure: Option<DriverFailure>) -> ResultRow {
         self.measured(self.row(variant, point, "ns"), Vec::new(), None, failure)
     }
 }
@@ -437,7 +457,11 @@ const HALVINGS_MAX: usize = 10;
 
 /// The highest rate up to `highest` for which `is_well` holds, to a twentieth, searching from `start`; `None` when
 /// there is none.
-fn search(start: f64, highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<Option<f64>, Failure> {
+fn search(
+    start: f64,
+    highest: f64,
+    is_well: impl Fn(f64) -> Result<bool, DriverFailure>,
+) -> Result<Option<f64>, DriverFailure> {
     let (mut good, mut bad) = (start, f64::INFINITY);
     let mut n_halvings = 0;
     while !is_well(good)? {
@@ -480,25 +504,25 @@ mod tests {
         let loads = Load::all().unwrap();
 
         for suite in Suite::ALL {
-            assert!(loads.iter().any(|load| load.is_of(suite)), "{suite:?}");
+            assert!(loads.iter().any(|load| load.belongs_to(suite)), "{suite:?}");
         }
         assert!(loads.iter().all(|load| load.repetitions > 0 && !load.pairs.is_empty()));
     }
 
     #[test]
     fn a_full_run_counts_ten_seconds_of_every_client_from_both_servers_and_not_pinned() {
-        let loads: Vec<Load> = Load::all().unwrap().into_iter().filter(|load| load.is_of(Suite::Full)).collect();
-        let fan_outs: Vec<&Load> = loads.iter().filter(|load| matches!(load.kind, Kind::FanOut(_))).collect();
+        let loads: Vec<Load> = Load::all().unwrap().into_iter().filter(|load| load.belongs_to(Suite::Full)).collect();
+        let fan_outs: Vec<&Load> = loads.iter().filter(|load| matches!(load.kind, LoadKind::FanOut(_))).collect();
 
         for load in &fan_outs {
-            assert!(matches!(load.kind, Kind::FanOut(offered) if offered.seconds >= 10.0), "{load:?}");
+            assert!(matches!(load.kind, LoadKind::FanOut(offered) if offered.seconds >= 10.0), "{load:?}");
         }
-        for client in Client::ALL {
+        for client in ClientUnderTest::ALL {
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
                 assert!(fan_outs.iter().any(|load| load.pairs.contains(&(client, server))), "{client:?} {server:?}");
             }
         }
-        let not_pinned = (Client::PsiCa, ServerKind::SoftIoc);
+        let not_pinned = (ClientUnderTest::PsiCa, ServerKind::SoftIoc);
         assert!(fan_outs.iter().any(|load| !load.is_client_pinned && load.pairs.contains(&not_pinned)));
     }
 

@@ -16,7 +16,7 @@ pub fn encode(pv: u32, sequence: u64) -> f64 {
 
 /// How values encode their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Numbers {
+pub enum NumberEncoding {
     /// With a check byte, see [`encode`].
     #[default]
     Checked,
@@ -24,20 +24,20 @@ pub enum Numbers {
     Plain,
 }
 
-impl Numbers {
+impl NumberEncoding {
     /// The name in arguments of drivers.
     pub fn text(self) -> &'static str {
         match self {
-            Numbers::Checked => "checked",
-            Numbers::Plain => "plain",
+            NumberEncoding::Checked => "checked",
+            NumberEncoding::Plain => "plain",
         }
     }
 
     /// The number of an update; `None` when this PV never had the value.
     pub fn decode(self, pv: u32, value: f64) -> Option<u64> {
         match self {
-            Numbers::Checked => decode(pv, value),
-            Numbers::Plain => whole(value),
+            NumberEncoding::Checked => decode(pv, value),
+            NumberEncoding::Plain => whole(value),
         }
     }
 }
@@ -59,7 +59,7 @@ fn check(pv: u32, sequence: u64) -> u8 {
 
 /// Counts of the updates of one subscription.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct UpdateTally {
     last: Option<u64>,
     sums: Sums,
     last_at: Option<Duration>,
@@ -82,7 +82,7 @@ pub struct Sums {
     pub longest_gap_ms: f64,
 }
 
-impl Tally {
+impl UpdateTally {
     /// Adds an update: its number, `None` for an invalid value, and its arrival by a monotonic clock.
     pub fn add(&mut self, sequence: Option<u64>, at: Duration) {
         let gap = self.last_at.replace(at).map_or(Duration::ZERO, |before| at.saturating_sub(before));
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn tallied(sequences: &[u64]) -> Sums {
-        let mut tally = Tally::default();
+        let mut tally = UpdateTally::default();
         for (index, &sequence) in sequences.iter().enumerate() {
             tally.add(Some(sequence), Duration::from_millis(index as u64 * 10));
         }

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 /// Sums over one end of the open circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentBytes {
     /// TCP segments, including acknowledgements. On loopback a segment may carry 64 KiB; a network card's carry 1448
     /// bytes.
     pub packets: u64,
@@ -12,38 +12,41 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-impl Sent {
+impl SentBytes {
     /// The difference from `before`.
-    pub fn since(self, before: Sent) -> Sent {
-        Sent { packets: self.packets.saturating_sub(before.packets), bytes: self.bytes.saturating_sub(before.bytes) }
+    pub fn since(self, before: SentBytes) -> SentBytes {
+        SentBytes {
+            packets: self.packets.saturating_sub(before.packets),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
     }
 }
 
 /// Traffic of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct CircuitTraffic {
     /// Sent by the server.
-    pub server: Sent,
+    pub server: SentBytes,
     /// Sent by its clients.
-    pub client: Sent,
+    pub client: SentBytes,
 }
 
-impl Traffic {
+impl CircuitTraffic {
     /// Traffic of the circuits to this port on loopback; `None` without the program `ss` of iproute2.
-    pub fn of_port(port: u16) -> Option<Traffic> {
+    pub fn of_port(port: u16) -> Option<CircuitTraffic> {
         let mut command = Command::new("ss");
         command.args(["-HOtin", &format!("sport = :{port} or dport = :{port}")]);
         let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
-        Some(Traffic::of_lines(&String::from_utf8_lossy(&output.stdout), port))
+        Some(CircuitTraffic::of_lines(&String::from_utf8_lossy(&output.stdout), port))
     }
 
     /// The difference from `before`.
-    pub fn since(self, before: Traffic) -> Traffic {
-        Traffic { server: self.server.since(before.server), client: self.client.since(before.client) }
+    pub fn since(self, before: CircuitTraffic) -> CircuitTraffic {
+        CircuitTraffic { server: self.server.since(before.server), client: self.client.since(before.client) }
     }
 
-    fn of_lines(text: &str, port: u16) -> Traffic {
-        let mut traffic = Traffic::default();
+    fn of_lines(text: &str, port: u16) -> CircuitTraffic {
+        let mut traffic = CircuitTraffic::default();
         for line in text.lines() {
             let ours = line.split_whitespace().nth(3).and_then(|address| address.rsplit_once(':')?.1.parse().ok());
             let end = if ours == Some(port) { &mut traffic.server } else { &mut traffic.client };
@@ -70,10 +73,10 @@ mod tests {
         let text = "ESTAB 0 0 127.0.0.1:5064 127.0.0.1:40000 cubic bytes_sent:900 bytes_acked:900 segs_out:12 segs_in:7\n\
                     ESTAB 0 0 127.0.0.1:40000 127.0.0.1:5064 cubic bytes_sent:80 segs_out:7 segs_in:12 data_segs_out:3\n";
 
-        let traffic = Traffic::of_lines(text, 5064);
+        let traffic = CircuitTraffic::of_lines(text, 5064);
 
-        assert_eq!(traffic.server, Sent { packets: 12, bytes: 900 });
-        assert_eq!(traffic.client, Sent { packets: 7, bytes: 80 });
+        assert_eq!(traffic.server, SentBytes { packets: 12, bytes: 900 });
+        assert_eq!(traffic.client, SentBytes { packets: 7, bytes: 80 });
     }
 
     #[test]
@@ -83,12 +86,14 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        let Some(before) = Traffic::of_port(port) else { return println!("not tested: the program `ss` is missing") };
+        let Some(before) = CircuitTraffic::of_port(port) else {
+            return println!("not tested: the program `ss` is missing");
+        };
 
         client.write_all(&[1; 1000]).unwrap();
         server.read_exact(&mut [0; 1000]).unwrap();
 
-        let sent = Traffic::of_port(port).unwrap().since(before);
+        let sent = CircuitTraffic::of_port(port).unwrap().since(before);
         assert_eq!((sent.client.bytes, sent.server.bytes), (1000, 0));
         assert!(sent.client.packets > 0);
     }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{Channel, Context, Monitor, MonitorEvent, MonitorOptions};
 
-use super::book::{Book, Page};
+use super::book::{SubscriptionLog, UpdateLog};
 use super::usage::Usage;
-use super::worker::{Answer, Ask, converse, name_of};
+use super::worker::{LoadReply, LoadRequest, converse, name_of};
 
 /// A client that can subscribe.
 pub trait Watch {
     /// Subscribes to a PV once for each of `pages`, and writes every update to its page. Updates may arrive later, on
     /// any thread.
-    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String>;
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String>;
 
     /// Sends what `subscribe` has queued, if a client queues requests.
     fn flush(&mut self) -> Result<(), String> {
@@ -37,34 +37,34 @@ pub trait Watch {
 const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
 
 /// Subscribes and counts until the end of its input.
-pub fn watch(client: impl Watch, book: Book) -> std::io::Result<()> {
+pub fn watch(client: impl Watch, book: UpdateLog) -> std::io::Result<()> {
     let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
     converse(|ask| {
         let said = match ask {
-            Ask::Watch { n_pvs, n_subscriptions } => watcher.watch(n_pvs, n_subscriptions),
-            Ask::Restart {} => Ok(watcher.restart()),
-            Ask::Count {} => Ok(watcher.tallied()),
-            Ask::AwaitFresh { patience_ms } => watcher.await_fresh(Duration::from_millis(patience_ms)),
-            Ask::Connect { n_channels, n_pvs } => {
+            LoadRequest::Watch { n_pvs, n_subscriptions } => watcher.watch(n_pvs, n_subscriptions),
+            LoadRequest::Restart {} => Ok(watcher.restart()),
+            LoadRequest::Count {} => Ok(watcher.tallied()),
+            LoadRequest::AwaitFresh { patience_ms } => watcher.await_fresh(Duration::from_millis(patience_ms)),
+            LoadRequest::Connect { n_channels, n_pvs } => {
                 let connected = watcher.client.connect(n_channels, n_pvs);
-                connected.map(|n_channels| Answer::Connected { n_channels, usage: Usage::of_this_process() })
+                connected.map(|n_channels| LoadReply::Connected { n_channels, usage: Usage::of_this_process() })
             }
-            other @ Ask::Produce { .. } => Err(format!("a client does not support {other:?}")),
+            other @ LoadRequest::Produce { .. } => Err(format!("a client does not support {other:?}")),
         };
-        said.unwrap_or_else(|why| Answer::Failed { why })
+        said.unwrap_or_else(|why| LoadReply::Failed { why })
     })
 }
 
 struct Watcher<C> {
     // Dropped before the pages that it writes to.
     client: C,
-    book: Book,
+    book: UpdateLog,
     n_received_before: u64,
     n_merged_before: u64,
 }
 
 impl<C: Watch> Watcher<C> {
-    fn watch(&mut self, n_pvs: u32, n_subscriptions: u32) -> Result<Answer, String> {
+    fn watch(&mut self, n_pvs: u32, n_subscriptions: u32) -> Result<LoadReply, String> {
         for pv in 0..n_pvs {
             let pages = (0..n_subscriptions).map(|_| self.book.page(pv)).collect();
             self.client.subscribe(&name_of(pv), pages)?;
@@ -74,7 +74,7 @@ impl<C: Watch> Watcher<C> {
         loop {
             let (n_subscriptions, n_begun) = self.book.n_begun();
             if n_begun >= n_subscriptions {
-                return Ok(Answer::Watching { n_subscriptions });
+                return Ok(LoadReply::Watching { n_subscriptions });
             }
             if Instant::now() > deadline {
                 return Err(format!("only {n_begun} of {n_subscriptions} first updates were received"));
@@ -83,19 +83,19 @@ impl<C: Watch> Watcher<C> {
         }
     }
 
-    fn restart(&mut self) -> Answer {
+    fn restart(&mut self) -> LoadReply {
         self.book.restart();
         (self.n_received_before, self.n_merged_before) = self.client.counts().unwrap_or_default();
-        Answer::Restarted {}
+        LoadReply::Restarted {}
     }
 
-    fn await_fresh(&self, patience: Duration) -> Result<Answer, String> {
+    fn await_fresh(&self, patience: Duration) -> Result<LoadReply, String> {
         let deadline = Instant::now() + patience;
         loop {
             let (n_subscriptions, _) = self.book.n_begun();
             let fresh = self.book.fresh();
             if fresh.is_complete() {
-                return Ok(Answer::Fresh { first_unix_ns: fresh.first_unix_ns, all_unix_ns: fresh.last_unix_ns });
+                return Ok(LoadReply::Fresh { first_unix_ns: fresh.first_unix_ns, all_unix_ns: fresh.last_unix_ns });
             }
             if Instant::now() > deadline {
                 return Err(format!("only {} of {n_subscriptions} subscriptions recovered", fresh.n_fresh));
@@ -105,33 +105,33 @@ impl<C: Watch> Watcher<C> {
         }
     }
 
-    fn tallied(&self) -> Answer {
+    fn tallied(&self) -> LoadReply {
         let sums = self.book.sums();
         let (received, merged) = match self.client.counts() {
             Some((received, merged)) => (received - self.n_received_before, merged - self.n_merged_before),
             None => (sums.received, 0),
         };
-        Answer::Tallied { sums, merged, received, latencies: self.book.latencies(), usage: Usage::of_this_process() }
+        LoadReply::Tallied { sums, merged, received, latencies: self.book.latencies(), usage: Usage::of_this_process() }
     }
 }
 
 /// Our client, configured by the environment.
-pub struct Fodo {
+pub struct FodoWatcher {
     context: Context,
     monitors: Vec<Monitor>,
     channels: Vec<Channel>,
 }
 
-impl Fodo {
+impl FodoWatcher {
     /// A client without subscriptions.
-    pub fn new() -> std::io::Result<Fodo> {
+    pub fn new() -> std::io::Result<FodoWatcher> {
         let context = Context::from_env().map_err(std::io::Error::other)?;
-        Ok(Fodo { context, monitors: Vec::new(), channels: Vec::new() })
+        Ok(FodoWatcher { context, monitors: Vec::new(), channels: Vec::new() })
     }
 }
 
-impl Watch for Fodo {
-    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String> {
+impl Watch for FodoWatcher {
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String> {
         let channel = self.context.channel(name).map_err(|error| error.to_string())?;
         for page in pages {
             let monitor = channel.monitor_with(MonitorOptions::default(), move |event| {

@@ -23,14 +23,14 @@ use std::time::Duration;
 use fodo_net::{Server, ServerConfig};
 use serde::{Deserialize, Serialize};
 
-use super::source::Counters;
+use super::source::LoadPvs;
 use super::tally::Sums;
 use super::usage::Usage;
 
 /// A request of the laboratory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum LoadRequest {
     /// Change every PV on schedule.
     Produce {
         /// Time between two changes of a PV.
@@ -66,7 +66,7 @@ pub enum Ask {
 /// An answer of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum LoadReply {
     /// The schedule is done.
     Produced {
         /// Changes of all PVs together.
@@ -127,7 +127,7 @@ pub enum Answer {
 
 /// Serves counters until the end of its input.
 pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
-    let counters = Counters::new(n_pvs);
+    let counters = LoadPvs::new(n_pvs);
     let config = ServerConfig {
         interfaces: vec![Ipv4Addr::LOCALHOST],
         port,
@@ -137,26 +137,26 @@ pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
     };
     let server = Server::start(config, counters.clone()).map_err(std::io::Error::other)?;
     converse(|ask| match ask {
-        Ask::Produce { period_ns, n_rounds } => {
+        LoadRequest::Produce { period_ns, n_rounds } => {
             let kept = counters.produce(Duration::from_nanos(period_ns), n_rounds);
-            Answer::Produced { n_posts: kept.n_posts, late_max_ns: kept.late_max.as_nanos() as u64 }
+            LoadReply::Produced { n_posts: kept.n_posts, late_max_ns: kept.late_max.as_nanos() as u64 }
         }
-        Ask::Count {} => {
+        LoadRequest::Count {} => {
             let counts = server.update_counts();
-            Answer::Counts { sent: counts.sent, merged: counts.merged, usage: Usage::of_this_process() }
+            LoadReply::Counts { sent: counts.sent, merged: counts.merged, usage: Usage::of_this_process() }
         }
-        other => Answer::Failed { why: format!("a server does not support {other:?}") },
+        other => LoadReply::Failed { why: format!("a server does not support {other:?}") },
     })
 }
 
 /// Answers requests until the end of the input.
-pub(super) fn converse(mut answer: impl FnMut(Ask) -> Answer) -> std::io::Result<()> {
+pub(super) fn converse(mut answer: impl FnMut(LoadRequest) -> LoadReply) -> std::io::Result<()> {
     println!("{READY}");
     for line in stdin().lock().lines() {
         let line = line?;
         let said = match serde_json::from_str(&line) {
             Ok(ask) => answer(ask),
-            Err(error) => Answer::Failed { why: format!("invalid request: {error}") },
+            Err(error) => LoadReply::Failed { why: format!("invalid request: {error}") },
         };
         let mut out = stdout().lock();
         serde_json::to_writer(&mut out, &said)?;

@@ -9,25 +9,25 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::link::Link;
+use super::link::WorkerConnection;
 use super::worker::unix_ns;
-use super::{Answer, Ask, Caps, Found, rows, search_addresses, text};
+use super::{ConnectedPv, PlantReply, PlantRequest, RunLimits, rows, search_addresses, text};
 use crate::agent;
 use crate::limit::WATCH_MAX;
 use crate::machine::Machine;
-use crate::result::{ResultFile, Row, Verdict};
+use crate::result::{ResultFile, ResultRow, RowVerdict};
 
 /// Time between sending the common start to the agents and the start.
 const HEAD_START_NS: u64 = 500_000_000;
 
 /// Arguments of a run against a plant.
 #[derive(Debug, clap::Args)]
-pub struct PlantWords {
+pub struct PlantArguments {
     /// Measure these existing PVs, by EPICS_CA_ADDR_LIST; only reads unless --allow-puts is given.
     #[arg(long, value_name = "PV", num_args = 1.., conflicts_with_all = ["suite", "question", "server", "client", "resume"])]
     pub against: Vec<String>,
     #[command(flatten)]
-    caps: Caps,
+    caps: RunLimits,
     /// How long to count updates, in seconds.
     #[arg(long, value_name = "S", default_value_t = 5.0, requires = "against", value_parser = seconds)]
     seconds: f64,
@@ -47,7 +47,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Measures the plant. Passes the result to `keep`, which returns the exit status unless the run is interrupted.
-pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile, &str) -> ExitCode) -> ExitCode {
+pub fn measure(words: &PlantArguments, n_gets: usize, keep: impl FnOnce(&ResultFile, &str) -> ExitCode) -> ExitCode {
     let start = Instant::now();
     let mut links = match open(words) {
         Ok(links) => links,
@@ -61,7 +61,7 @@ pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile,
         // If it cannot be registered, the signal ends the run at once, the default behaviour.
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
-    let machine = Machine::look();
+    let machine = Machine::describe();
     let mut result = ResultFile::new("plant", &machine.date);
     if let Ok(Value::Object(machine)) = serde_json::to_value(&machine) {
         result.machine = machine;
@@ -83,7 +83,7 @@ pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile,
 }
 
 /// Does all checks that can fail before anything is sent to a plant.
-fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
+fn open(words: &PlantArguments) -> Result<Vec<WorkerConnection>, String> {
     let (n_pvs, caps) = (words.against.len(), words.caps);
     if n_pvs > caps.max_channels as usize {
         return Err(format!("{n_pvs} PVs are more than --max-channels {}", caps.max_channels));
@@ -91,7 +91,7 @@ fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
     let whose = if words.agent.is_empty() {
         let search = search_addresses(caps)?;
         announce(n_pvs, caps, &format!("from this host by searches to {search:?}"));
-        return Ok(vec![Link::here(&search, caps).map_err(|why| why.to_string())?]);
+        return Ok(vec![WorkerConnection::here(&search, caps).map_err(|why| why.to_string())?]);
     } else {
         words.agent.join(", ")
     };
@@ -101,7 +101,7 @@ fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
     words.agent.iter().map(|agent| agent::connect(agent, &key, caps)).collect()
 }
 
-fn announce(n_pvs: usize, caps: Caps, how: &str) {
+fn announce(n_pvs: usize, caps: RunLimits, how: &str) {
     let puts = if caps.allow_puts { "each PV's own value is PUT BACK" } else { "nothing is put" };
     eprintln!(
         "fodo lab: reads {n_pvs} PVs {how}; searches, channels, gets, puts and subscriptions together at most {} per \
@@ -111,38 +111,40 @@ fn announce(n_pvs: usize, caps: Caps, how: &str) {
 }
 
 fn survey(
-    link: &mut Link,
-    words: &PlantWords,
+    link: &mut WorkerConnection,
+    words: &PlantArguments,
     n_gets: usize,
     is_over: &dyn Fn() -> bool,
     result: &mut ResultFile,
 ) -> Result<(), String> {
     let (client, caps) = (link.client.clone(), words.caps);
-    let Answer::Connected(found) = link.ask(&Ask::Connect { pvs: words.against.clone() }, is_over)? else {
+    let PlantReply::Connected(found) = link.ask(&PlantRequest::Connect { pvs: words.against.clone() }, is_over)? else {
         return Err(unexpected());
     };
     result.rows.extend(found.iter().map(|found| rows::connected(&client, found)));
     result.settings.insert(format!("found_by_{client}"), json!(found));
-    let there: Vec<&Found> = found.iter().filter(|found| found.failed.is_none()).collect();
+    let there: Vec<&ConnectedPv> = found.iter().filter(|found| found.failed.is_none()).collect();
     if there.is_empty() {
         return Ok(());
     }
-    let answer = link.ask(&Ask::ConnectAtOnce {}, is_over)?;
+    let answer = link.ask(&PlantRequest::ConnectAtOnce {}, is_over)?;
     result.rows.push(at_once("A2 connect at once", &client, answer)?);
     for found in there {
-        let answer = link.ask(&Ask::Get { pv: found.pv.clone(), n: n_gets }, is_over);
+        let answer = link.ask(&PlantRequest::Get { pv: found.pv.clone(), n: n_gets }, is_over);
         result.rows.push(got(&client, found, answer)?);
         if caps.allow_puts {
-            let answer = link.ask(&Ask::PutBack { pv: found.pv.clone(), n: n_gets }, is_over);
+            let answer = link.ask(&PlantRequest::PutBack { pv: found.pv.clone(), n: n_gets }, is_over);
             result.rows.push(put_back(&client, found, answer)?);
         }
         if is_over() {
             return Err("interrupted".into());
         }
     }
-    let answer = link.ask(&Ask::GetAtOnce {}, is_over)?;
+    let answer = link.ask(&PlantRequest::GetAtOnce {}, is_over)?;
     result.rows.push(at_once("A4 get at once", &client, answer)?);
-    let Answer::Subscribed(firsts) = link.ask(&Ask::Subscribe {}, is_over)? else { return Err(unexpected()) };
+    let PlantReply::Subscribed(firsts) = link.ask(&PlantRequest::Subscribe {}, is_over)? else {
+        return Err(unexpected());
+    };
     result.rows.extend(firsts.iter().map(|first| rows::first(&client, first)));
     Ok(())
 }
@@ -151,19 +153,19 @@ fn unexpected() -> String {
     "unexpected answer from the worker".into()
 }
 
-fn at_once(question: &str, client: &str, answer: Answer) -> Result<Row, String> {
-    let Answer::AtOnce { ns, n, n_asked } = answer else { return Err(unexpected()) };
+fn at_once(question: &str, client: &str, answer: PlantReply) -> Result<ResultRow, String> {
+    let PlantReply::AtOnce { ns, n, n_asked } = answer else { return Err(unexpected()) };
     let mut row = rows::row(question, "All PVs at once, as far as the cap allows", client, "all");
-    (row.point, row.n_operations, row.per) = (n_asked, n_asked, crate::result::Per::Total);
+    (row.point, row.n_operations, row.per) = (n_asked, n_asked, crate::result::SampleUnit::Total);
     let missing = format!("{n} of {n_asked} answered");
     Ok(rows::with(row, if n == n_asked { Ok(vec![ns as f64]) } else { Err(missing) }))
 }
 
-fn got(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Row, String> {
+fn got(client: &str, found: &ConnectedPv, answer: Result<PlantReply, String>) -> Result<ResultRow, String> {
     let mut row = rows::row("A3 get", "Blocking get", client, &found.pv);
     match answer {
         Err(why) => Ok(rows::with(row, Err(why))),
-        Ok(Answer::Got { latencies_ns, n_elements, bytes }) => {
+        Ok(PlantReply::Got { latencies_ns, n_elements, bytes }) => {
             row.point = n_elements;
             row.bytes = (found.count_max > 1).then_some(bytes);
             let is_right = n_elements <= u64::from(found.count_max);
@@ -175,11 +177,11 @@ fn got(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Ro
     }
 }
 
-fn put_back(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Row, String> {
+fn put_back(client: &str, found: &ConnectedPv, answer: Result<PlantReply, String>) -> Result<ResultRow, String> {
     let row = rows::row("A8 put back", "Put with completion of the value that was got", client, &found.pv);
     match answer {
         Err(why) => Ok(rows::with(row, Err(why))),
-        Ok(Answer::PutBack { latencies_ns }) => {
+        Ok(PlantReply::PutBack { latencies_ns }) => {
             Ok(rows::with(row, Ok(latencies_ns.iter().map(|ns| *ns as f64).collect())))
         }
         Ok(_) => Err(unexpected()),
@@ -187,10 +189,10 @@ fn put_back(client: &str, found: &Found, answer: Result<Answer, String>) -> Resu
 }
 
 /// Watches through all links at the same time; each receives the start by its own clock.
-fn watch(links: &mut [Link], seconds: f64, is_over: &dyn Fn() -> bool, result: &mut ResultFile) {
+fn watch(links: &mut [WorkerConnection], seconds: f64, is_over: &dyn Fn() -> bool, result: &mut ResultFile) {
     let surveyed = |client: &str| !result.rows.iter().any(|row| row.question == "A0 survey" && row.client == client);
-    let able: Vec<&mut Link> = links.iter_mut().filter(|link| surveyed(&link.client)).collect();
-    let mut ready: Vec<(&mut Link, i64, u64)> = Vec::new();
+    let able: Vec<&mut WorkerConnection> = links.iter_mut().filter(|link| surveyed(&link.client)).collect();
+    let mut ready: Vec<(&mut WorkerConnection, i64, u64)> = Vec::new();
     for link in able {
         match link.clock_offset(is_over) {
             Ok((offset, error)) => ready.push((link, offset, error)),
@@ -199,14 +201,14 @@ fn watch(links: &mut [Link], seconds: f64, is_over: &dyn Fn() -> bool, result: &
     }
     let start = unix_ns() + HEAD_START_NS;
     for (link, offset, _) in &mut ready {
-        let ask = Ask::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
+        let ask = PlantRequest::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
         if let Err(why) = link.tell(&ask) {
             failed(result, &link.client, why);
         }
     }
     for (link, offset, error) in ready {
         match link.answer(is_over) {
-            Ok(Answer::Watched { started_unix_ns, seen }) => {
+            Ok(PlantReply::Watched { started_unix_ns, seen }) => {
                 let late = started_unix_ns.wrapping_add_signed(-offset).wrapping_sub(start) as i64;
                 let clock = json!({ "offset_ns": offset, "error_ns": error, "start_late_ns": late });
                 result.settings.insert(format!("clock_of_{}", link.client), clock);
@@ -220,6 +222,6 @@ fn watch(links: &mut [Link], seconds: f64, is_over: &dyn Fn() -> bool, result: &
 
 fn failed(result: &mut ResultFile, client: &str, why: String) {
     let mut row = rows::with(rows::row("A6 updates", "Updates per second", client, "all"), Err(why));
-    row.verdict = Verdict::Failed;
+    row.verdict = RowVerdict::Failed;
     result.rows.push(row);
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::limiter::Limiter;
+use super::limiter::RateLimiter;
 
 /// Channel Access: the fixed part of a message, and the command numbers of a search and its reply.
 const HEADER_BYTES: usize = 16;
@@ -22,7 +22,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Names that may be searched, and how many paid searches each has left.
 #[derive(Debug, Default)]
-struct Names {
+struct AllowedNames {
     paid: HashMap<Vec<u8>, usize>,
     asked_at: HashMap<Vec<u8>, Instant>,
     client: Option<SocketAddr>,
@@ -30,31 +30,31 @@ struct Names {
 
 /// An open gate; lives as long as the process.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct SearchGate {
     /// The address at which the client searches.
     pub address: SocketAddr,
     n_targets: usize,
-    names: Arc<Mutex<Names>>,
+    names: Arc<Mutex<AllowedNames>>,
 }
 
-impl Gate {
+impl SearchGate {
     /// Opens it. Without `is_net_allowed`, its socket cannot leave loopback, and replies that name a server elsewhere
     /// are dropped.
-    pub fn open(targets: Vec<SocketAddr>, is_net_allowed: bool, limiter: Limiter) -> std::io::Result<Gate> {
+    pub fn open(targets: Vec<SocketAddr>, is_net_allowed: bool, limiter: RateLimiter) -> std::io::Result<SearchGate> {
         let inner = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let from = if is_net_allowed { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
         let outer = UdpSocket::bind((from, 0))?;
         outer.set_broadcast(true)?;
-        let gate = Gate { address: inner.local_addr()?, n_targets: targets.len(), names: Arc::default() };
+        let gate = SearchGate { address: inner.local_addr()?, n_targets: targets.len(), names: Arc::default() };
         let (names, sockets) = (gate.names.clone(), (inner.try_clone()?, outer.try_clone()?));
-        std::thread::spawn(move || send_on(&sockets.0, &sockets.1, &targets, &names, &limiter));
+        std::thread::spawn(move || forward_searches(&sockets.0, &sockets.1, &targets, &names, &limiter));
         let names = gate.names.clone();
-        std::thread::spawn(move || let_in(&outer, &inner, &names, is_net_allowed));
+        std::thread::spawn(move || forward_replies(&outer, &inner, &names, is_net_allowed));
         Ok(gate)
     }
 
-    /// Allows one more search for `pv` without waiting; the caller has already waited for [`Gate::cost`] operations.
-    pub fn pay(&self, pv: &str) {
+    /// Allows one more search for `pv` without waiting; the caller has already waited for [`SearchGate::cost`] operations.
+    pub fn allow_search(&self, pv: &str) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         *names.paid.entry(pv.as_bytes().to_vec()).or_default() += 1;
     }
@@ -85,7 +85,13 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-fn send_on(inner: &UdpSocket, outer: &UdpSocket, targets: &[SocketAddr], names: &Mutex<Names>, limiter: &Limiter) {
+fn forward_searches(
+    inner: &UdpSocket,
+    outer: &UdpSocket,
+    targets: &[SocketAddr],
+    names: &Mutex<AllowedNames>,
+    limiter: &RateLimiter,
+) {
     let mut buffer = [0; 65_536];
     // An error is the ICMP message for an earlier reply; ignore it.
     loop {
@@ -104,7 +110,7 @@ fn send_on(inner: &UdpSocket, outer: &UdpSocket, targets: &[SocketAddr], names: 
     }
 }
 
-fn may_ask(names: &Mutex<Names>, name: &[u8], from: SocketAddr, limiter: &Limiter, cost: usize) -> bool {
+fn may_ask(names: &Mutex<AllowedNames>, name: &[u8], from: SocketAddr, limiter: &RateLimiter, cost: usize) -> bool {
     {
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(paid) = names.paid.get_mut(name) else { return false };
@@ -124,7 +130,7 @@ fn may_ask(names: &Mutex<Names>, name: &[u8], from: SocketAddr, limiter: &Limite
     true
 }
 
-fn let_in(outer: &UdpSocket, inner: &UdpSocket, names: &Mutex<Names>, is_net_allowed: bool) {
+fn forward_replies(outer: &UdpSocket, inner: &UdpSocket, names: &Mutex<AllowedNames>, is_net_allowed: bool) {
     let mut buffer = [0; 65_536];
     loop {
         let Ok((n, from)) = outer.recv_from(&mut buffer) else { continue };

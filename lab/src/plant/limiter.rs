@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 /// Limits the rate of operations; clones share the rate.
 #[derive(Clone, Debug)]
-pub struct Limiter {
+pub struct RateLimiter {
     per_second: u32,
     free_at: Arc<Mutex<Instant>>,
 }
 
-impl Limiter {
+impl RateLimiter {
     /// On average at most `per_second` operations per second.
-    pub fn new(per_second: u32) -> Limiter {
-        Limiter { per_second, free_at: Arc::new(Mutex::new(Instant::now())) }
+    pub fn new(per_second: u32) -> RateLimiter {
+        RateLimiter { per_second, free_at: Arc::new(Mutex::new(Instant::now())) }
     }
 
     /// Maximum number of concurrent operations: those of one second.
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn whoever_shares_a_limiter_shares_its_rate() {
-        let limiter = Limiter::new(100);
+        let limiter = RateLimiter::new(100);
         let other = limiter.clone();
         let start = Instant::now();
 

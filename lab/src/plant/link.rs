@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use super::worker::{bounded_line, unix_ns};
-use super::{Answer, Ask, Caps};
+use super::{PlantReply, PlantRequest, RunLimits};
 use crate::process::{Launch, Ports, command};
 
 /// Number of round trips to measure the clock offset; the fastest one counts.
@@ -17,7 +17,7 @@ const CLOCK_ROUNDS: usize = 9;
 
 /// Starts a worker that talks over `stream`. It inherits the environment variables of this process, except those for
 /// addresses.
-pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::io::Result<Child> {
+pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: RunLimits) -> std::io::Result<Child> {
     let mut args = vec!["lab".into(), "worker".into(), "drive-plant".into()];
     for address in search {
         args.extend(["--search".into(), address.to_string().into()]);
@@ -41,57 +41,62 @@ pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::
 
 /// A connection to a worker; the worker exits when this is dropped.
 #[derive(Debug)]
-pub struct Link {
+pub struct WorkerConnection {
     /// `fodo`, or `fodo@HOST:PORT`.
     pub client: String,
-    stream: Stream,
+    stream: WorkerStream,
     lines: Receiver<String>,
     child: Option<Child>,
 }
 
 #[derive(Debug)]
-enum Stream {
+enum WorkerStream {
     Here(UnixStream),
     There(TcpStream),
 }
 
-impl Link {
+impl WorkerConnection {
     /// Connects to a new worker on this host.
-    pub fn here(search: &[SocketAddr], caps: Caps) -> std::io::Result<Link> {
+    pub fn here(search: &[SocketAddr], caps: RunLimits) -> std::io::Result<WorkerConnection> {
         let (ours, theirs) = UnixStream::pair()?;
         let child = start_worker(theirs.into(), search, caps)?;
         let lines = lines(ours.try_clone()?);
-        Ok(Link { client: "fodo".into(), stream: Stream::Here(ours), lines, child: Some(child) })
+        Ok(WorkerConnection { client: "fodo".into(), stream: WorkerStream::Here(ours), lines, child: Some(child) })
     }
 
     /// Connects to a worker through an agent that has accepted us.
-    pub fn there(agent: &str, stream: TcpStream) -> std::io::Result<Link> {
+    pub fn there(agent: &str, stream: TcpStream) -> std::io::Result<WorkerConnection> {
         let lines = lines(stream.try_clone()?);
-        Ok(Link { client: format!("fodo@{agent}"), stream: Stream::There(stream), lines, child: None })
+        Ok(WorkerConnection {
+            client: format!("fodo@{agent}"),
+            stream: WorkerStream::There(stream),
+            lines,
+            child: None,
+        })
     }
 
     /// Sends a request and waits for the answer until `is_over` returns true.
-    pub fn ask(&mut self, ask: &Ask, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
+    pub fn ask(&mut self, ask: &PlantRequest, is_over: &dyn Fn() -> bool) -> Result<PlantReply, String> {
         self.tell(ask)?;
         self.answer(is_over)
     }
 
     /// Sends a request.
-    pub fn tell(&mut self, ask: &Ask) -> Result<(), String> {
+    pub fn tell(&mut self, ask: &PlantRequest) -> Result<(), String> {
         let line = serde_json::to_string(ask).map_err(|why| why.to_string())? + "\n";
         let written = match &mut self.stream {
-            Stream::Here(stream) => stream.write_all(line.as_bytes()),
-            Stream::There(stream) => stream.write_all(line.as_bytes()),
+            WorkerStream::Here(stream) => stream.write_all(line.as_bytes()),
+            WorkerStream::There(stream) => stream.write_all(line.as_bytes()),
         };
         written.map_err(|why| format!("{}: {why}", self.client))
     }
 
     /// Waits for the answer to the last request.
-    pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
+    pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<PlantReply, String> {
         loop {
             match self.lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(line) => match serde_json::from_str(&line).map_err(|why| why.to_string())? {
-                    Answer::Failed { why } => return Err(why),
+                    PlantReply::Failed { why } => return Err(why),
                     answer => return Ok(answer),
                 },
                 Err(mpsc::RecvTimeoutError::Timeout) if is_over() => return Err("interrupted".into()),
@@ -106,7 +111,7 @@ impl Link {
         let mut best = (0, u64::MAX);
         for _round in 0..CLOCK_ROUNDS {
             let before = unix_ns();
-            let Answer::Clock { unix_ns: theirs } = self.ask(&Ask::Clock {}, is_over)? else {
+            let PlantReply::Clock { unix_ns: theirs } = self.ask(&PlantRequest::Clock {}, is_over)? else {
                 return Err("unexpected answer from the worker to a clock request".into());
             };
             let after = unix_ns();
@@ -119,12 +124,12 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for WorkerConnection {
     fn drop(&mut self) {
         // The worker exits at the end of its input; a worker that has already exited needs nothing.
         let _ = match &self.stream {
-            Stream::Here(stream) => stream.shutdown(std::net::Shutdown::Both),
-            Stream::There(stream) => stream.shutdown(std::net::Shutdown::Both),
+            WorkerStream::Here(stream) => stream.shutdown(std::net::Shutdown::Both),
+            WorkerStream::There(stream) => stream.shutdown(std::net::Shutdown::Both),
         };
         if let Some(child) = &mut self.child {
             let _ = child.wait();

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 /// Limits of a run against a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
-pub struct Caps {
+pub struct RunLimits {
     /// Allow addresses other than loopback, including broadcasts.
     #[arg(long)]
     pub allow_net: bool,
@@ -36,10 +36,10 @@ pub struct Caps {
     pub max_channels: u32,
 }
 
-impl Caps {
+impl RunLimits {
     /// The stricter of both limits, in every respect.
-    pub fn within(self, other: Caps) -> Caps {
-        Caps {
+    pub fn within(self, other: RunLimits) -> RunLimits {
+        RunLimits {
             allow_net: self.allow_net && other.allow_net,
             allow_puts: self.allow_puts && other.allow_puts,
             max_ops_per_second: self.max_ops_per_second.min(other.max_ops_per_second),
@@ -49,7 +49,7 @@ impl Caps {
 }
 
 /// The search addresses of this process's EPICS_CA_* variables; an error if `caps` do not allow them.
-pub fn search_addresses(caps: Caps) -> Result<Vec<SocketAddr>, String> {
+pub fn search_addresses(caps: RunLimits) -> Result<Vec<SocketAddr>, String> {
     let addresses = ClientConfig::from_env().map_err(|why| why.to_string())?.search_addresses;
     let outside: Vec<String> =
         addresses.iter().filter(|address| !address.ip().is_loopback()).map(ToString::to_string).collect();
@@ -66,7 +66,7 @@ pub fn search_addresses(caps: Caps) -> Result<Vec<SocketAddr>, String> {
 /// A request to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum PlantRequest {
     /// Return the current time.
     Clock {},
     /// Connect to each PV, one after another, and keep the channels.
@@ -106,14 +106,14 @@ pub enum Ask {
 /// An answer of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum PlantReply {
     /// The wall clock.
     Clock {
         /// Nanoseconds since 1970.
         unix_ns: u64,
     },
     /// One entry per PV, in the order of the request.
-    Connected(Vec<Found>),
+    Connected(Vec<ConnectedPv>),
     /// A concurrent operation is done.
     AtOnce {
         /// From the first start to the last reply.
@@ -138,13 +138,13 @@ pub enum Answer {
         latencies_ns: Vec<u64>,
     },
     /// One entry per connected PV.
-    Subscribed(Vec<First>),
+    Subscribed(Vec<FirstUpdate>),
     /// One entry per subscription.
     Watched {
         /// When counting started, by the clock of the worker's host.
         started_unix_ns: u64,
         /// The counts.
-        seen: Vec<Seen>,
+        seen: Vec<SubscriptionCounts>,
     },
     /// The request failed.
     Failed {
@@ -155,7 +155,7 @@ pub enum Answer {
 
 /// The result of connecting to a PV.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ConnectedPv {
     /// The PV's name.
     pub pv: String,
     /// From the search to the confirmed channel.
@@ -172,7 +172,7 @@ pub struct Found {
 
 /// The first update of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct First {
+pub struct FirstUpdate {
     /// The PV's name.
     pub pv: String,
     /// From the subscription to the update.
@@ -183,7 +183,7 @@ pub struct First {
 
 /// The updates of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SubscriptionCounts {
     /// The PV's name.
     pub pv: String,
     /// Duration of counting.

@@ -1,12 +1,12 @@
 //! Turns a worker's answers into rows of a result.
 
-use crate::result::{Ledger, Per, Row, Verdict};
+use crate::result::{Ledger, ResultRow, RowVerdict, SampleUnit};
 
-use super::{First, Found, Seen};
+use super::{ConnectedPv, FirstUpdate, SubscriptionCounts};
 
 /// A row without samples; `variant` is the PV, or `all`.
-pub fn row(question: &str, title: &str, client: &str, variant: &str) -> Row {
-    Row {
+pub fn row(question: &str, title: &str, client: &str, variant: &str) -> ResultRow {
+    ResultRow {
         question: question.into(),
         title: title.into(),
         series: "plant".into(),
@@ -15,41 +15,41 @@ pub fn row(question: &str, title: &str, client: &str, variant: &str) -> Row {
         client: client.into(),
         server: "plant".into(),
         unit: "ns".into(),
-        per: Per::Operation,
+        per: SampleUnit::Operation,
         n_operations: 1,
-        ..Row::default()
+        ..ResultRow::default()
     }
 }
 
 /// Adds the samples, or the reason why there are none.
-pub fn with(mut row: Row, samples: Result<Vec<f64>, String>) -> Row {
+pub fn with(mut row: ResultRow, samples: Result<Vec<f64>, String>) -> ResultRow {
     match samples {
         Ok(samples) if !samples.is_empty() => {
             row.samples = samples;
-            row.verdict = Verdict::Measured;
+            row.verdict = RowVerdict::Measured;
             row.summarize(0);
         }
         Ok(_) => row.why = Some("no samples received".into()),
-        Err(why) => (row.verdict, row.why) = (Verdict::Failed, Some(why)),
+        Err(why) => (row.verdict, row.why) = (RowVerdict::Failed, Some(why)),
     }
     row
 }
 
 /// Time to search and connect a PV.
-pub fn connected(client: &str, found: &Found) -> Row {
+pub fn connected(client: &str, found: &ConnectedPv) -> ResultRow {
     let row = row("A1 connect", "Search and connect", client, &found.pv);
     with(row, found.failed.clone().map_or(Ok(vec![found.ns as f64]), Err))
 }
 
 /// Time until the first update.
-pub fn first(client: &str, first: &First) -> Row {
+pub fn first(client: &str, first: &FirstUpdate) -> ResultRow {
     let row = row("A5 first update", "Subscribe, until the first update", client, &first.pv);
     with(row, first.failed.clone().map_or(Ok(vec![first.ns as f64]), Err))
 }
 
 /// Update rate, and the longest time without an update. The number of updates that the plant produced is unknown, so
 /// the ledger starts with those received.
-pub fn watched(client: &str, seen: &Seen) -> [Row; 2] {
+pub fn watched(client: &str, seen: &SubscriptionCounts) -> [ResultRow; 2] {
     let lost = (seen.n_lost > 0).then(|| format!("the channel was lost {} times", seen.n_lost));
     let mut rate = row("A6 updates", "Updates per second", client, &seen.pv);
     rate.unit = "updates/s".into();

@@ -2,18 +2,18 @@
 
 use std::fmt::Write;
 
-use crate::result::{Row, Verdict};
+use crate::result::{ResultRow, RowVerdict};
 
 /// Formats the rows.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[ResultRow]) -> String {
     let pv = rows.iter().map(|row| row.variant.len()).max().unwrap_or(0);
     let client = rows.iter().map(|row| row.client.len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
         let _ = write!(text, "{:<18} {:<pv$}  {:<client$}  ", row.question, row.variant, row.client);
         let _ = match (row.median, row.verdict) {
-            (Some(median), Verdict::Measured) if row.is_rate() => write!(text, "{median:.2} {}", row.unit),
-            (Some(median), Verdict::Measured) => write!(text, "{:.3} ms", median / 1e6),
+            (Some(median), RowVerdict::Measured) if row.is_rate() => write!(text, "{median:.2} {}", row.unit),
+            (Some(median), RowVerdict::Measured) => write!(text, "{:.3} ms", median / 1e6),
             _ => write!(text, "{}: {}", row.verdict.text(), row.why.as_deref().unwrap_or("")),
         };
         if let Some(ledger) = &row.ledger {

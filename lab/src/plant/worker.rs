@@ -10,21 +10,21 @@ use fodo_net::{
     TimeStamp, Value,
 };
 
-use super::gate::Gate;
-use super::limiter::Limiter;
-use super::{Answer, Ask, Caps, First, Found, Seen};
+use super::gate::SearchGate;
+use super::limiter::RateLimiter;
+use super::{ConnectedPv, FirstUpdate, PlantReply, PlantRequest, RunLimits, SubscriptionCounts};
 use crate::limit::{OPERATION_MAX, PLANT_LINE_BYTES, WATCH_AHEAD_MAX, WATCH_MAX};
 
 /// Answers requests from standard input on standard output. Exits at the end of its input, even during a request.
-pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
+pub fn run(search: Vec<SocketAddr>, caps: RunLimits) -> std::io::Result<()> {
     if !caps.allow_net && search.iter().any(|address| !address.ip().is_loopback()) {
         return Err(std::io::Error::other("a search address is not loopback: use --allow-net to permit it"));
     }
-    let limiter = Limiter::new(caps.max_ops_per_second);
-    let gate = Gate::open(search, caps.allow_net, limiter.clone())?;
+    let limiter = RateLimiter::new(caps.max_ops_per_second);
+    let gate = SearchGate::open(search, caps.allow_net, limiter.clone())?;
     let config = ClientConfig::from_env().map_err(std::io::Error::other)?;
     let context = Context::new(ClientConfig { search_addresses: vec![gate.address], ..config });
-    let mut worker = Worker { caps, limiter, gate, context, channels: Vec::new(), monitors: Vec::new() };
+    let mut worker = PlantWorker { caps, limiter, gate, context, channels: Vec::new(), monitors: Vec::new() };
     let (sender, asks) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
@@ -38,8 +38,8 @@ pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
     });
     for line in asks {
         let answer = match serde_json::from_str(&line) {
-            Ok(ask) => worker.answer(ask).unwrap_or_else(|why| Answer::Failed { why }),
-            Err(why) => Answer::Failed { why: why.to_string() },
+            Ok(ask) => worker.answer(ask).unwrap_or_else(|why| PlantReply::Failed { why }),
+            Err(why) => PlantReply::Failed { why: why.to_string() },
         };
         let mut output = std::io::stdout().lock();
         writeln!(output, "{}", serde_json::to_string(&answer)?)?;
@@ -64,36 +64,36 @@ pub fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-struct Worker {
-    caps: Caps,
-    limiter: Limiter,
-    gate: Gate,
+struct PlantWorker {
+    caps: RunLimits,
+    limiter: RateLimiter,
+    gate: SearchGate,
     context: Context,
     channels: Vec<Channel>,
     monitors: Vec<Monitor>,
 }
 
-impl Worker {
-    fn answer(&mut self, ask: Ask) -> Result<Answer, String> {
+impl PlantWorker {
+    fn answer(&mut self, ask: PlantRequest) -> Result<PlantReply, String> {
         match ask {
-            Ask::Clock {} => Ok(Answer::Clock { unix_ns: unix_ns() }),
-            Ask::Connect { pvs } => self.connect(&pvs),
-            Ask::ConnectAtOnce {} => self.connect_at_once(),
-            Ask::Get { pv, n } => self.get(&pv, n),
-            Ask::PutBack { pv, n } => self.put_back(&pv, n),
-            Ask::GetAtOnce {} => self.get_at_once(),
-            Ask::Subscribe {} => Ok(Answer::Subscribed(self.subscribe())),
-            Ask::Watch { start_unix_ns, seconds } => self.watch(start_unix_ns, seconds),
+            PlantRequest::Clock {} => Ok(PlantReply::Clock { unix_ns: unix_ns() }),
+            PlantRequest::Connect { pvs } => self.connect(&pvs),
+            PlantRequest::ConnectAtOnce {} => self.connect_at_once(),
+            PlantRequest::Get { pv, n } => self.get(&pv, n),
+            PlantRequest::PutBack { pv, n } => self.put_back(&pv, n),
+            PlantRequest::GetAtOnce {} => self.get_at_once(),
+            PlantRequest::Subscribe {} => Ok(PlantReply::Subscribed(self.subscribe())),
+            PlantRequest::Watch { start_unix_ns, seconds } => self.watch(start_unix_ns, seconds),
         }
     }
 
     /// A paid search and a new channel.
     fn open(&self, pv: &str) -> Result<Channel, String> {
-        self.gate.pay(pv);
+        self.gate.allow_search(pv);
         self.context.channel(pv).map_err(|why| why.to_string())
     }
 
-    fn connect(&mut self, pvs: &[String]) -> Result<Answer, String> {
+    fn connect(&mut self, pvs: &[String]) -> Result<PlantReply, String> {
         if pvs.len() > self.caps.max_channels as usize {
             return Err(format!("{} PVs are more than --max-channels {}", pvs.len(), self.caps.max_channels));
         }
@@ -109,18 +109,18 @@ impl Worker {
             });
             let (pv, ns) = (pv.clone(), ns(start));
             match facts {
-                Err(why) => all.push(Found { pv, failed: Some(why), ..Found::default() }),
+                Err(why) => all.push(ConnectedPv { pv, failed: Some(why), ..ConnectedPv::default() }),
                 Ok((channel, facts)) => {
                     let (server, kind) = (facts.server.to_string(), format!("{:?}", facts.kind));
-                    all.push(Found { pv, ns, server, kind, count_max: facts.count_max, failed: None });
+                    all.push(ConnectedPv { pv, ns, server, kind, count_max: facts.count_max, failed: None });
                     self.channels.push(channel);
                 }
             }
         }
-        Ok(Answer::Connected(all))
+        Ok(PlantReply::Connected(all))
     }
 
-    fn connect_at_once(&self) -> Result<Answer, String> {
+    fn connect_at_once(&self) -> Result<PlantReply, String> {
         let cost = self.gate.cost() + 1;
         let n_asked = self.channels.len().min((self.limiter.at_once() / cost).max(1));
         self.limiter.spend(n_asked * cost);
@@ -131,10 +131,10 @@ impl Worker {
         }
         let connects: Vec<Operation<_>> = channels.iter().map(Channel::start_connect).collect();
         let n = connects.into_iter().filter_map(|connect| connect.wait(OPERATION_MAX).ok()).count();
-        Ok(Answer::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
     }
 
-    fn get(&self, pv: &str, n: usize) -> Result<Answer, String> {
+    fn get(&self, pv: &str, n: usize) -> Result<PlantReply, String> {
         let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("the PV is not connected")?;
         let (mut latencies_ns, mut n_elements, mut bytes) = (Vec::new(), 0, 0);
         for _get in 0..n {
@@ -144,10 +144,10 @@ impl Worker {
             latencies_ns.push(ns(start));
             (n_elements, bytes) = (reading.value.len() as u64, value_bytes(&reading.value));
         }
-        Ok(Answer::Got { latencies_ns, n_elements, bytes })
+        Ok(PlantReply::Got { latencies_ns, n_elements, bytes })
     }
 
-    fn put_back(&self, pv: &str, n: usize) -> Result<Answer, String> {
+    fn put_back(&self, pv: &str, n: usize) -> Result<PlantReply, String> {
         if !self.caps.allow_puts {
             return Err("puts are not allowed without --allow-puts".into());
         }
@@ -160,20 +160,20 @@ impl Worker {
             channel.put(reading.value, OPERATION_MAX).map_err(|why| why.to_string())?;
             latencies_ns.push(ns(start));
         }
-        Ok(Answer::PutBack { latencies_ns })
+        Ok(PlantReply::PutBack { latencies_ns })
     }
 
-    fn get_at_once(&self) -> Result<Answer, String> {
+    fn get_at_once(&self) -> Result<PlantReply, String> {
         let n_asked = self.channels.len().min(self.limiter.at_once());
         self.limiter.spend(n_asked);
         let start = Instant::now();
         let gets: Vec<Operation<Reading>> =
             self.channels.iter().take(n_asked).map(|channel| channel.start_get(Request::default())).collect();
         let n = gets.into_iter().filter_map(|get| get.wait(OPERATION_MAX).ok()).count();
-        Ok(Answer::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
     }
 
-    fn subscribe(&mut self) -> Vec<First> {
+    fn subscribe(&mut self) -> Vec<FirstUpdate> {
         self.monitors.clear();
         let mut firsts = Vec::new();
         for channel in &self.channels {
@@ -181,13 +181,13 @@ impl Worker {
             let start = Instant::now();
             let monitor = channel.monitor(MonitorOptions::default());
             let failed = first_update(&monitor).err();
-            firsts.push(First { pv: channel.name().into(), ns: ns(start), failed });
+            firsts.push(FirstUpdate { pv: channel.name().into(), ns: ns(start), failed });
             self.monitors.push(monitor);
         }
         firsts
     }
 
-    fn watch(&self, start_unix_ns: u64, seconds: f64) -> Result<Answer, String> {
+    fn watch(&self, start_unix_ns: u64, seconds: f64) -> Result<PlantReply, String> {
         let ahead = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
         if ahead > WATCH_AHEAD_MAX {
             return Err(format!("the start is {ahead:?} in the future: check that the clocks agree"));
@@ -205,7 +205,7 @@ impl Worker {
                 .collect();
             watches.into_iter().filter_map(|watch| watch.join().ok()).collect()
         });
-        Ok(Answer::Watched { started_unix_ns, seen })
+        Ok(PlantReply::Watched { started_unix_ns, seen })
     }
 }
 
@@ -226,10 +226,10 @@ fn first_update(monitor: &Monitor) -> Result<(), String> {
 }
 
 /// Counts updates until `period` is over. Updates queued before `start` are not counted.
-fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> Seen {
+fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> SubscriptionCounts {
     while monitor.next(Duration::ZERO).is_some() {}
     let before = monitor.counts();
-    let mut seen = Seen { pv: pv.into(), ..Seen::default() };
+    let mut seen = SubscriptionCounts { pv: pv.into(), ..SubscriptionCounts::default() };
     let (mut last, mut stamp, mut gap) = (start, TimeStamp::NEVER, Duration::ZERO);
     let end = start + period;
     while let Some(event) = monitor.next(end.saturating_duration_since(Instant::now())) {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::number;
-use crate::compare::{Change, Comparison, Pair};
+use crate::compare::{Comparison, PairVerdict, RowPair};
 use crate::result::SCHEMA;
 
 /// The rows that differ, or all of them, and a summary.
@@ -34,7 +34,7 @@ pub fn text(comparison: &Comparison, with_all: bool) -> String {
             }
         );
     }
-    let shown: Vec<&Pair> =
+    let shown: Vec<&RowPair> =
         if with_all { comparison.pairs.iter().collect() } else { comparison.differences().collect() };
     if !shown.is_empty() {
         text += &table(&shown);
@@ -68,18 +68,18 @@ fn few(keys: &[String]) -> String {
 }
 
 fn sentence(comparison: &Comparison) -> String {
-    let n_of = |change: Change| comparison.pairs.iter().filter(|pair| pair.change == change).count();
-    let (n, n_few) = (comparison.pairs.len(), n_of(Change::TooFew));
+    let n_of = |change: PairVerdict| comparison.pairs.iter().filter(|pair| pair.change == change).count();
+    let (n, n_few) = (comparison.pairs.len(), n_of(PairVerdict::TooFew));
     let mut text = match comparison.differences().count() {
         _ if n == 0 => "\nThe two runs have no row in common: nothing was compared.\n".to_owned(),
         0 => format!("\nNo difference in {n} rows.\n"),
         _ => format!(
             "\n{} of {n} rows differ: {} slower, {} faster, {} broken, {} repaired.\n",
             comparison.differences().count(),
-            n_of(Change::Slower),
-            n_of(Change::Faster),
-            n_of(Change::Broken),
-            n_of(Change::Repaired),
+            n_of(PairVerdict::Slower),
+            n_of(PairVerdict::Faster),
+            n_of(PairVerdict::Broken),
+            n_of(PairVerdict::Repaired),
         ),
     };
     if n_few > 0 {
@@ -88,7 +88,7 @@ fn sentence(comparison: &Comparison) -> String {
     text
 }
 
-fn table(pairs: &[&Pair]) -> String {
+fn table(pairs: &[&RowPair]) -> String {
     let head = ["", "before", "after", "change", "95 %", "p", "effect", "what"];
     let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).to_vec()];
     rows.extend(pairs.iter().map(|pair| cells(pair)));
@@ -108,14 +108,14 @@ fn table(pairs: &[&Pair]) -> String {
     text
 }
 
-fn cells(pair: &Pair) -> Vec<String> {
+fn cells(pair: &RowPair) -> Vec<String> {
     let what = match pair.change {
-        Change::None => "no difference",
-        Change::Faster => "FASTER",
-        Change::Slower => "SLOWER",
-        Change::Broken => "BROKEN",
-        Change::Repaired => "REPAIRED",
-        Change::TooFew => "too few repetitions",
+        PairVerdict::None => "no difference",
+        PairVerdict::Faster => "FASTER",
+        PairVerdict::Slower => "SLOWER",
+        PairVerdict::Broken => "BROKEN",
+        PairVerdict::Repaired => "REPAIRED",
+        PairVerdict::TooFew => "too few repetitions",
     };
     let value = |value: Option<f64>| value.map_or("-".into(), |value| number::value(value, &pair.unit));
     let interval =

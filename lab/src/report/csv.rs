@@ -1,6 +1,6 @@
 //! CSV of every row of a result, for spreadsheets.
 
-use crate::result::{Per, ResultFile, Row};
+use crate::result::{ResultFile, ResultRow, SampleUnit};
 
 const COLUMNS: &str = "question,series,variant,point,client,server,verdict,unit,per,n_operations,n_samples,median,low,\
                        high,q1,q3,floor,median_per_operation,total_ns,megabytes_per_s,to_floor,p99,warm_up_rounds,is_steady,\
@@ -16,7 +16,7 @@ pub fn text(run: &ResultFile) -> String {
     text
 }
 
-fn fields(row: &Row) -> Vec<String> {
+fn fields(row: &ResultRow) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     let samples: Vec<String> = row.samples.iter().map(f64::to_string).collect();
     vec![
@@ -28,7 +28,7 @@ fn fields(row: &Row) -> Vec<String> {
         row.server.clone(),
         row.verdict.text().into(),
         row.unit.clone(),
-        if row.per == Per::Total { "total".into() } else { "operation".into() },
+        if row.per == SampleUnit::Total { "total".into() } else { "operation".into() },
         row.n_operations.to_string(),
         row.samples.len().to_string(),
         number(row.median),

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::model::{Contender, Section};
 use super::plot::{self, Glance};
-use super::published::Published;
+use super::published::PublishedStudy;
 use super::svg::escaped;
-use super::table::{self, Cell, Table};
+use super::table::{self, Cell, ReportTable};
 use super::{environment, number};
 use crate::result::ResultFile;
 
@@ -14,7 +14,7 @@ use crate::result::ResultFile;
 const COMMON_SERVER: &str = "soft-ioc";
 
 /// The page of a result.
-pub fn page(run: &ResultFile, published: &[Published]) -> String {
+pub fn page(run: &ResultFile, published: &[PublishedStudy]) -> String {
     let sections = Section::of(run);
     let day = run.started.get(..10).map_or(String::new(), |day| format!(" of {day}"));
     let title = format!("The {} run{day}", run.suite);
@@ -117,7 +117,7 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
         .iter()
         .map(|client| format!("<li><span class=\"blot {}\"></span>{}</li>", plot::colour(client), escaped(client)))
         .collect();
-    let table = Table { head: ["", "Fodo", "fastest peer", "by Fodo's"].map(str::to_owned).to_vec(), lines };
+    let table = ReportTable { head: ["", "Fodo", "fastest peer", "by Fodo's"].map(str::to_owned).to_vec(), lines };
     format!(
         "<section id=\"glance\"><h2>At a glance</h2><p class=\"lead\">{words} The line at 1\u{d7} is Fodo.</p>\
          <div class=\"halves\"><figure><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</div></section>",
@@ -125,13 +125,13 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
     )
 }
 
-fn glance_line(name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::Line {
+fn glance_line(name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::TableRow {
     let fastest = peers.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     let cell = |main: String| Cell { main, ..Cell::default() };
     let peer = fastest.map_or(String::new(), |(client, ratio)| format!("{client}, {}", number::time(ratio * our_ns)));
     let ratio = fastest.map_or(String::new(), |(_, ratio)| number::times(*ratio));
     let cells = vec![cell(number::time(our_ns)), cell(peer), cell(ratio)];
-    table::Line { name: name.to_owned(), cells }
+    table::TableRow { name: name.to_owned(), cells }
 }
 
 fn answers(run: &ResultFile) -> String {
@@ -143,14 +143,14 @@ fn answers(run: &ResultFile) -> String {
         let contender = Contender { client: &answer.client, server: &answer.server };
         let yes = if answer.yes { "yes" } else { "no" };
         let cells = vec![Cell::words(&contender.text()), Cell::words(yes), Cell::words(&answer.words)];
-        lines.push(table::Line { name: answer.question.clone(), cells });
+        lines.push(table::TableRow { name: answer.question.clone(), cells });
     }
     let head = ["", "asked", "answer", "what was seen"].map(str::to_owned).to_vec();
-    format!("<section id=\"answers\"><h2>Yes or no</h2>{}</section>", html(&Table { head, lines }, "Answers"))
+    format!("<section id=\"answers\"><h2>Yes or no</h2>{}</section>", html(&ReportTable { head, lines }, "Answers"))
 }
 
 /// All series and variants of one question: two cores shown, the others folded.
-fn question(group: &[&Section<'_>], published: &[Published]) -> String {
+fn question(group: &[&Section<'_>], published: &[PublishedStudy]) -> String {
     let Some(first) = group.first() else { return String::new() };
     let heading =
         if first.title.is_empty() { String::new() } else { format!(" <span>{}</span>", escaped(first.title)) };
@@ -168,7 +168,7 @@ fn question(group: &[&Section<'_>], published: &[Published]) -> String {
     text + "</section>"
 }
 
-fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
+fn place(section: &Section<'_>, published: &[PublishedStudy], id: &str) -> String {
     let over_n = plot::over_n(section, published, &format!("{id}-curves"));
     let mut figures = String::new();
     if let Some(picture) = over_n {
@@ -205,7 +205,7 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
     format!("{}<div class=\"figures\">{figures}</div>{table}{ledger}{folded}", legend(section, published))
 }
 
-fn legend(section: &Section<'_>, published: &[Published]) -> String {
+fn legend(section: &Section<'_>, published: &[PublishedStudy]) -> String {
     let mut items = String::new();
     for contender in &section.contenders {
         let (class, shape) = plot::style(*contender);
@@ -225,14 +225,14 @@ fn figure(caption: &str, picture: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{picture}</figure>", escaped(caption))
 }
 
-fn html(table: &Table, caption: &str) -> String {
+fn html(table: &ReportTable, caption: &str) -> String {
     let mut text = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
         escaped(caption)
     );
     let first = table.lines.first();
     for (index, head) in table.head.iter().enumerate() {
-        let is_text = |line: &table::Line| line.cells.get(index.wrapping_sub(1)).is_some_and(|cell| cell.is_text);
+        let is_text = |line: &table::TableRow| line.cells.get(index.wrapping_sub(1)).is_some_and(|cell| cell.is_text);
         let class = if first.is_some_and(is_text) { " class=\"words\"" } else { "" };
         text += &match head.as_str() {
             "" => "<td></td>".to_owned(),
@@ -288,7 +288,7 @@ fn without_number(run: &ResultFile) -> String {
     format!("<section id=\"without\"><h2>Without a number</h2><ul>{items}</ul></section>")
 }
 
-fn method(run: &ResultFile, published: &[Published]) -> String {
+fn method(run: &ResultFile, published: &[PublishedStudy]) -> String {
     let mut sentences: String =
         environment::METHOD.iter().map(|words| format!("<li>{}</li>", escaped(words))).collect();
     for study in published {
@@ -317,14 +317,14 @@ mod tests {
             row.title = "\"><img src=x>".into();
         }
 
-        let page = page(&run, &Published::all());
+        let page = page(&run, &PublishedStudy::all());
 
         assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script&gt;"));
     }
 
     #[test]
     fn the_page_asks_for_nothing_from_elsewhere() {
-        let page = page(&whole(), &Published::all());
+        let page = page(&whole(), &PublishedStudy::all());
 
         for word in ["http:", "https:", "src=", "@import", "url(", "<link", "<script"] {
             assert!(!page.contains(word), "{word}");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_identity_is_given_once() {
-        let page = page(&whole(), &Published::all());
+        let page = page(&whole(), &PublishedStudy::all());
 
         let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         let n = ids.len();

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use super::environment;
 use super::model::Section;
-use super::published::Published;
-use super::table::{self, Cell, Table};
+use super::published::PublishedStudy;
+use super::table::{self, Cell, ReportTable};
 use crate::result::ResultFile;
 
 /// The complete result.
-pub fn text(run: &ResultFile, published: &[Published]) -> String {
+pub fn text(run: &ResultFile, published: &[PublishedStudy]) -> String {
     let sections = Section::of(run);
     let mut text =
         format!("# Laboratory: {}, {}\n\n{}\n", run.suite, run.started, escaped(&environment::in_one_line(run)));
@@ -66,7 +66,7 @@ fn answers(run: &ResultFile) -> String {
     if text.is_empty() { text } else { format!("\n## Answers\n\n{text}") }
 }
 
-fn markdown(table: &Table) -> String {
+fn markdown(table: &ReportTable) -> String {
     let mut text = String::from("|");
     for head in &table.head {
         let _ = write!(text, " {} |", escaped(head));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_table_has_as_many_cells_in_every_line() {
-        let text = text(&whole(), &Published::all());
+        let text = text(&whole(), &PublishedStudy::all());
 
         let mut n_columns = None;
         for line in text.lines() {

@@ -1,6 +1,6 @@
 //! A result arranged for readers: by question, with the contenders and their rows at each point.
 
-use crate::result::{ResultFile, Row};
+use crate::result::{ResultFile, ResultRow};
 
 /// The rows of one question, in one variant and one series.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Section<'a> {
     pub points: Vec<u64>,
     /// The contenders, in the order of [`rank`].
     pub contenders: Vec<Contender<'a>>,
-    rows: Vec<&'a Row>,
+    rows: Vec<&'a ResultRow>,
 }
 
 /// A client and its server.
@@ -93,7 +93,7 @@ impl<'a> Section<'a> {
         sections
     }
 
-    fn holds(&self, row: &Row) -> bool {
+    fn holds(&self, row: &ResultRow) -> bool {
         (self.question, self.series, self.variant) == (&row.question, &row.series, &row.variant)
     }
 
@@ -111,14 +111,14 @@ impl<'a> Section<'a> {
     }
 
     /// The row of one contender at one point.
-    pub fn row(&self, contender: Contender<'_>, point: u64) -> Option<&'a Row> {
+    pub fn row(&self, contender: Contender<'_>, point: u64) -> Option<&'a ResultRow> {
         let is_it =
-            |row: &&&Row| row.point == point && row.client == contender.client && row.server == contender.server;
+            |row: &&&ResultRow| row.point == point && row.client == contender.client && row.server == contender.server;
         self.rows.iter().find(is_it).copied()
     }
 
     /// The rows of one contender that have a result, by point.
-    pub fn measured(&self, contender: Contender<'_>) -> Vec<&'a Row> {
+    pub fn measured(&self, contender: Contender<'_>) -> Vec<&'a ResultRow> {
         self.points.iter().filter_map(|point| self.row(contender, *point)).filter(|row| row.is_measured()).collect()
     }
 
@@ -132,13 +132,13 @@ impl<'a> Section<'a> {
     }
 
     /// The rows of a point that have a result, in the order of the contenders.
-    pub fn at(&self, point: u64) -> Vec<(Contender<'a>, &'a Row)> {
+    pub fn at(&self, point: u64) -> Vec<(Contender<'a>, &'a ResultRow)> {
         let row = |contender: &Contender<'a>| Some((*contender, self.row(*contender, point)?));
         self.contenders.iter().filter_map(row).filter(|(_, row)| row.is_measured()).collect()
     }
 
     /// All rows.
-    pub fn rows(&self) -> &[&'a Row] {
+    pub fn rows(&self) -> &[&'a ResultRow] {
         &self.rows
     }
 

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use super::markdown::{capital, escaped};
 use super::model::{Contender, Section};
 use super::number;
-use super::published::Published;
-use crate::result::{Ledger, ResultFile, Row, Verdict};
+use super::published::PublishedStudy;
+use crate::result::{Ledger, ResultFile, ResultRow, RowVerdict};
 use crate::scenario::Scenario;
 
 /// Replaces the page's tables of the same suite by those of `run`. `file` is the result's name.
-pub fn filled(page: &str, run: &ResultFile, file: &str, published: &[Published]) -> Result<String, String> {
+pub fn filled(page: &str, run: &ResultFile, file: &str, published: &[PublishedStudy]) -> Result<String, String> {
     let (begin, end) = (marker(&run.suite, "begin"), marker(&run.suite, "end"));
     let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
     let (before, after) = parts.ok_or_else(|| format!("the lines {begin} and {end} are missing"))?;
@@ -22,7 +22,7 @@ fn marker(suite: &str, which: &str) -> String {
     format!("<!-- fodo lab report, {suite}: {which} -->")
 }
 
-fn text(run: &ResultFile, file: &str, published: &[Published]) -> String {
+fn text(run: &ResultFile, file: &str, published: &[PublishedStudy]) -> String {
     let mut text = head(run, file);
     let sections = Section::of(run);
     let is_load = |section: &&Section<'_>| section.rows().iter().any(|row| !is_closed_loop(&row.question));
@@ -34,13 +34,13 @@ fn text(run: &ResultFile, file: &str, published: &[Published]) -> String {
     let mut questions: Vec<&str> = sections.iter().filter(is_load).map(|section| section.question).collect();
     questions.dedup();
     for question in questions {
-        let of_question: Vec<&Row> = sections
+        let of_question: Vec<&ResultRow> = sections
             .iter()
             .filter(|section| section.question == question)
             .flat_map(|section| section.rows())
             .copied()
             .collect();
-        let (updates, others): (Vec<&Row>, Vec<&Row>) =
+        let (updates, others): (Vec<&ResultRow>, Vec<&ResultRow>) =
             of_question.into_iter().partition(|row| row.ledger.is_some() && row.unit == "ns");
         let title =
             others.first().map_or("How many of the updates are delivered, and how late?", |row| row.title.as_str());
@@ -75,13 +75,13 @@ fn head(run: &ResultFile, file: &str) -> String {
 }
 
 /// One row per point, one column per client and server.
-fn columns(section: &Section<'_>, published: &[Published]) -> String {
-    let of_study = |study: &Published, point: u64| {
+fn columns(section: &Section<'_>, published: &[PublishedStudy]) -> String {
+    let of_study = |study: &PublishedStudy, point: u64| {
         // An array is one operation, whatever its length.
         let n = if section.moves_bytes() { 1 } else { point.max(1) };
         study.total_ns(section.question, section.series, point).map(|ns| ns / n as f64)
     };
-    let studies: Vec<&Published> =
+    let studies: Vec<&PublishedStudy> =
         published.iter().filter(|study| section.points.iter().any(|point| of_study(study, *point).is_some())).collect();
     let scenarios = Scenario::all().unwrap_or_default();
     let counted = scenarios.iter().find(|scenario| scenario.question == section.question);
@@ -131,21 +131,21 @@ fn server(name: &str) -> String {
     }
 }
 
-fn value(row: &Row) -> String {
+fn value(row: &ResultRow) -> String {
     match (row.median_per_operation(), row.verdict) {
         (Some(each), _) => number::value(each, &row.unit) + star(row),
-        (None, Verdict::Capped) => "*capped*".into(),
-        (None, Verdict::Failed) => "*failed*".into(),
+        (None, RowVerdict::Capped) => "*capped*".into(),
+        (None, RowVerdict::Failed) => "*failed*".into(),
         (None, _) => String::new(),
     }
 }
 
-fn star(row: &Row) -> &'static str {
+fn star(row: &ResultRow) -> &'static str {
     if row.warm_up.is_some_and(|warm_up| !warm_up.is_steady) { " \\*" } else { "" }
 }
 
 /// The account of the updates of a load, one row per client and server.
-fn arrivals(rows: &[&Row]) -> String {
+fn arrivals(rows: &[&ResultRow]) -> String {
     let head = [
         "load",
         "n",
@@ -186,7 +186,7 @@ fn arrivals(rows: &[&Row]) -> String {
 }
 
 /// One line per row that has a single result.
-fn values(rows: &[&Row]) -> String {
+fn values(rows: &[&ResultRow]) -> String {
     let head = ["what", "n", "server", "client", "median", "quartiles"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
@@ -222,8 +222,8 @@ mod tests {
     fn a_page_gets_the_tables_of_a_run_between_its_comments_and_the_same_again_a_second_time() {
         let run = whole();
 
-        let once = filled(PAGE, &run, "x.json", &Published::all()).unwrap();
-        let twice = filled(&once, &run, "x.json", &Published::all()).unwrap();
+        let once = filled(PAGE, &run, "x.json", &PublishedStudy::all()).unwrap();
+        let twice = filled(&once, &run, "x.json", &PublishedStudy::all()).unwrap();
 
         assert!(once.starts_with("Before.\n<!--") && once.ends_with("end -->\nAfter.\n") && !once.contains("old"));
         assert!(once.contains("### Q16: ") && once.contains("### L1: ") && once.contains("`lab/results/x.json`"));

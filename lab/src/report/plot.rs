@@ -3,9 +3,9 @@
 
 use super::model::{Contender, Section};
 use super::number;
-use super::published::Published;
-use super::svg::{Anchor, Axis, Shape, band, line, mark, picture, polyline, text, tick_text};
-use crate::result::Row;
+use super::published::PublishedStudy;
+use super::svg::{Anchor, Axis, SvgShape, band, line, mark, picture, polyline, text, tick_text};
+use crate::result::ResultRow;
 
 /// Size in units of a plot with two axes; on a telephone a unit is a little less than a pixel.
 const SIZE: (f64, f64) = (380.0, 290.0);
@@ -31,17 +31,17 @@ pub fn colour(client: &str) -> &'static str {
 }
 
 /// The CSS class of a line and the shape of its points.
-pub fn style(contender: Contender<'_>) -> (String, Shape) {
+pub fn style(contender: Contender<'_>) -> (String, SvgShape) {
     let client = colour(contender.client);
     match contender.server {
-        "fodo" | "raw" => (client.into(), Shape::Circle),
-        "soft-ioc" => (format!("{client} dashed"), Shape::Square),
-        _ => (format!("{client} dotted"), Shape::Diamond),
+        "fodo" | "raw" => (client.into(), SvgShape::Circle),
+        "soft-ioc" => (format!("{client} dashed"), SvgShape::Square),
+        _ => (format!("{client} dotted"), SvgShape::Diamond),
     }
 }
 
 /// A line sample of this style for legends.
-pub fn swatch(class: &str, shape: Option<Shape>) -> String {
+pub fn swatch(class: &str, shape: Option<SvgShape>) -> String {
     let dot = shape.map_or(String::new(), |shape| mark(class, shape, (14.0, 6.0), ""));
     let stroke = polyline(&format!("curve {class}"), &[(1.0, 6.0), (27.0, 6.0)]);
     format!("<svg class=\"swatch\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">{stroke}{dot}</svg>")
@@ -50,14 +50,14 @@ pub fn swatch(class: &str, shape: Option<Shape>) -> String {
 /// One line of a plot.
 struct Curve {
     class: String,
-    shape: Option<Shape>,
+    shape: Option<SvgShape>,
     /// The marked points.
-    points: Vec<Point>,
+    points: Vec<PlotPoint>,
     /// The points of the line, where it has more than the marked ones.
     line: Vec<(f64, f64)>,
 }
 
-struct Point {
+struct PlotPoint {
     x: f64,
     y: f64,
     interval: Option<(f64, f64)>,
@@ -65,14 +65,14 @@ struct Point {
 }
 
 /// Time per operation, over n. `None` with fewer than two points.
-pub fn over_n(section: &Section<'_>, published: &[Published], id: &str) -> Option<String> {
+pub fn over_n(section: &Section<'_>, published: &[PublishedStudy], id: &str) -> Option<String> {
     let mut curves: Vec<Curve> = section.contenders.iter().map(|contender| curve(section, *contender)).collect();
     for (index, study) in published.iter().enumerate() {
         let point = |n: &u64| {
             let ns = study.total_ns(section.question, section.series, *n).filter(|ns| *ns > 0.0)?;
             let each = if section.moves_bytes() { ns } else { ns / *n as f64 };
             let words = format!("{}, n = {n}: {}", study.name(), number::time(each));
-            Some(Point { x: *n as f64, y: each, interval: None, words })
+            Some(PlotPoint { x: *n as f64, y: each, interval: None, words })
         };
         let points = section.points.iter().filter_map(point).collect();
         curves.push(Curve { class: format!("c-study study-{index}"), shape: None, points, line: Vec::new() });
@@ -90,11 +90,11 @@ pub fn over_n(section: &Section<'_>, published: &[Published], id: &str) -> Optio
 
 fn curve(section: &Section<'_>, contender: Contender<'_>) -> Curve {
     let (class, shape) = style(contender);
-    let point = |row: &Row| {
+    let point = |row: &ResultRow| {
         let (per, y) = (row.per_operation(), row.median_per_operation()?);
         let interval = row.low.zip(row.high).map(|(low, high)| (low * per, high * per));
         let words = format!("{}, n = {}: {}", contender.text(), row.point, number::value(y, &row.unit));
-        Some(Point { x: row.point as f64, y, interval, words })
+        Some(PlotPoint { x: row.point as f64, y, interval, words })
     };
     let points = section.measured(contender).into_iter().filter_map(point).collect();
     Curve { class, shape: Some(shape), points, line: Vec::new() }
@@ -108,7 +108,7 @@ pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String
         let (class, shape) = style(contender);
         let mark = |&(share, value): &(f64, f64)| {
             let words = format!("{}, {share} %: {}", contender.text(), number::value(value, &row.unit));
-            Point { x: nines(share), y: value, interval: None, words }
+            PlotPoint { x: nines(share), y: value, interval: None, words }
         };
         let inside = row.percentiles.iter().filter(|(share, _)| (0.0..100.0).contains(share));
         let line = distribution(row);
@@ -123,7 +123,7 @@ pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String
 }
 
 /// The share of times below each bound of a row's histogram, in the units of the axis, up to its last percentile.
-fn distribution(row: &Row) -> Vec<(f64, f64)> {
+fn distribution(row: &ResultRow) -> Vec<(f64, f64)> {
     let n: u64 = row.histogram.iter().map(|(_, count)| count).sum();
     let last = row.percentiles.iter().map(|(share, _)| *share).filter(|share| *share < 100.0).fold(0.0, f64::max);
     let mut below = 0;
@@ -245,7 +245,7 @@ pub fn repetitions(section: &Section<'_>, point: u64, id: &str) -> Option<String
         }
         for sample in &row.samples {
             let words = format!("{}: {}", contender.text(), number::value(sample * per, unit));
-            body += &mark(&format!("dot {class}"), Shape::Circle, (axis.at(sample * per), middle), &words);
+            body += &mark(&format!("dot {class}"), SvgShape::Circle, (axis.at(sample * per), middle), &words);
         }
         if let Some(median) = row.median_per_operation() {
             body += &line(&format!("median {class}"), (axis.at(median), middle - 8.0), (axis.at(median), middle + 8.0));
@@ -307,9 +307,9 @@ pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
         body += &line("rail", (left, middle), (right, middle));
         for (client, ratio) in &row.ratios {
             let words = format!("{}: {client} takes {} as long as Fodo", row.name, number::times(*ratio));
-            body += &mark(&format!("big {}", colour(client)), Shape::Circle, (axis.at(*ratio), middle), &words);
+            body += &mark(&format!("big {}", colour(client)), SvgShape::Circle, (axis.at(*ratio), middle), &words);
         }
-        body += &mark("big c-fodo", Shape::Circle, (axis.at(1.0), middle), "Fodo");
+        body += &mark("big c-fodo", SvgShape::Circle, (axis.at(1.0), middle), "Fodo");
     }
     body += &line("one c-fodo", (axis.at(1.0), 18.0), (axis.at(1.0), height));
     let body = body + &text((left + right) / 2.0, height + 34.0, Anchor::Middle, "label", "time by Fodo's time");
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn a_distribution_goes_from_bound_to_bound_up_to_the_last_percentile() {
-        let row = Row {
+        let row = ResultRow {
             histogram: vec![(10.0, 50), (100.0, 49), (1000.0, 1)],
             percentiles: vec![(50.0, 9.0), (99.0, 90.0)],
-            ..Row::default()
+            ..ResultRow::default()
         };
 
         assert_eq!(distribution(&row), [(2.0, 10.0), (100.0, 100.0)]);

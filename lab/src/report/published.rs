@@ -8,7 +8,7 @@ const FILES: [&str; 2] =
 
 /// One study.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Published {
+pub struct PublishedStudy {
     /// The study's number.
     study: String,
     /// Which program the study measured, and when.
@@ -26,9 +26,9 @@ struct PublishedRow {
     unit: String,
 }
 
-impl Published {
+impl PublishedStudy {
     /// All studies.
-    pub fn all() -> Vec<Published> {
+    pub fn all() -> Vec<PublishedStudy> {
         FILES.iter().filter_map(|text| toml::from_str(text).ok()).collect()
     }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn both_studies_are_read_and_their_hosts_told_apart() {
-        let all = Published::all();
+        let all = PublishedStudy::all();
 
         let [first, second] = all.as_slice() else { panic!("{} studies", all.len()) };
         assert_eq!(first.total_ns("Q17", "two cores", 1000), Some(72e6));

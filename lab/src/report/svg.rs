@@ -77,7 +77,7 @@ pub fn band(class: &str, upper: &[(f64, f64)], lower: &[(f64, f64)]) -> String {
 
 /// How a point is drawn: the shape indicates the server, the colour of the class the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum SvgShape {
     /// A filled circle.
     Circle,
     /// A hollow square.
@@ -87,20 +87,20 @@ pub enum Shape {
 }
 
 /// A point with a tooltip.
-pub fn mark(class: &str, shape: Shape, (x, y): (f64, f64), words: &str) -> String {
+pub fn mark(class: &str, shape: SvgShape, (x, y): (f64, f64), words: &str) -> String {
     let outline = match shape {
-        Shape::Circle => format!("<circle class=\"full {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\">"),
-        Shape::Square => {
+        SvgShape::Circle => format!("<circle class=\"full {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\">"),
+        SvgShape::Square => {
             format!("<rect class=\"open {class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\">", x - 3.0, y - 3.0)
         }
-        Shape::Diamond => {
+        SvgShape::Diamond => {
             format!("<path class=\"open {class}\" d=\"M{x:.1} {:.1}l4 4 -4 4 -4 -4z\">", y - 4.0)
         }
     };
     let end = match shape {
-        Shape::Circle => "</circle>",
-        Shape::Square => "</rect>",
-        Shape::Diamond => "</path>",
+        SvgShape::Circle => "</circle>",
+        SvgShape::Square => "</rect>",
+        SvgShape::Diamond => "</path>",
     };
     format!("{outline}<title>{}</title>{end}", escaped(words))
 }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn names_from_outside_cannot_become_markup() {
-        let svg = mark("c-fodo", Shape::Circle, (1.0, 2.0), "<script>\"'&");
+        let svg = mark("c-fodo", SvgShape::Circle, (1.0, 2.0), "<script>\"'&");
 
         assert!(svg.contains("&lt;script&gt;&quot;&#39;&amp;"), "{svg}");
     }

@@ -2,21 +2,21 @@
 
 use super::model::{Contender, Section};
 use super::number;
-use super::published::Published;
-use crate::result::{Resources, ResultFile, Row, Verdict};
+use super::published::PublishedStudy;
+use crate::result::{Resources, ResultFile, ResultRow, RowVerdict};
 
 /// A table.
 #[derive(Debug)]
-pub struct Table {
+pub struct ReportTable {
     /// The column heads; the first column is the row's name.
     pub head: Vec<String>,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<TableRow>,
 }
 
 /// One row of a table.
 #[derive(Debug)]
-pub struct Line {
+pub struct TableRow {
     /// Its name, such as "Creating 1000 channels".
     pub name: String,
     /// One cell for each further column.
@@ -49,9 +49,9 @@ impl Cell {
 
 /// The layout of the studies: total time of all operations of a row, and the time or the transfer rate of one of them.
 /// A study has a column when it has a value at one of the points.
-pub fn of(section: &Section<'_>, published: &[Published]) -> Table {
-    let known = |study: &&Published, point: u64| study.total_ns(section.question, section.series, point);
-    let studies: Vec<&Published> =
+pub fn of(section: &Section<'_>, published: &[PublishedStudy]) -> ReportTable {
+    let known = |study: &&PublishedStudy, point: u64| study.total_ns(section.question, section.series, point);
+    let studies: Vec<&PublishedStudy> =
         published.iter().filter(|study| section.points.iter().any(|point| known(study, *point).is_some())).collect();
     let mut head = vec![String::new()];
     head.extend(section.contenders.iter().map(|contender| contender.text()));
@@ -69,17 +69,17 @@ pub fn of(section: &Section<'_>, published: &[Published]) -> Table {
                 ..Cell::default()
             })
         });
-        Line { name: section.line(*point), cells: own.chain(theirs).collect() }
+        TableRow { name: section.line(*point), cells: own.chain(theirs).collect() }
     };
-    Table { head, lines: section.points.iter().map(line).collect() }
+    ReportTable { head, lines: section.points.iter().map(line).collect() }
 }
 
 fn best<'a>(section: &Section<'a>, point: u64) -> Option<Contender<'a>> {
     let rows = section.at(point);
     let mut racing = rows.into_iter().filter(|(contender, _)| !contender.is_floor());
     let first = racing.next()?;
-    let median = |row: &Row| row.median_per_operation().unwrap_or(f64::INFINITY);
-    let is_better = |one: &Row, other: &Row| (median(one) < median(other)) != one.is_rate();
+    let median = |row: &ResultRow| row.median_per_operation().unwrap_or(f64::INFINITY);
+    let is_better = |one: &ResultRow, other: &ResultRow| (median(one) < median(other)) != one.is_rate();
     Some(racing.fold(first, |best, next| if is_better(next.1, best.1) { next } else { best }).0)
 }
 
@@ -87,7 +87,7 @@ fn average(ns: f64) -> String {
     format!("average {}", number::milliseconds(ns))
 }
 
-fn cell(row: &Row) -> Cell {
+fn cell(row: &ResultRow) -> Cell {
     let (Some(each), true) = (row.median_per_operation(), row.is_measured()) else {
         return Cell { main: row.verdict.text().into(), why: row.why.clone(), ..Cell::default() };
     };
@@ -107,7 +107,7 @@ fn cell(row: &Row) -> Cell {
 }
 
 /// The account of every update of a load. `None` when no row has a ledger.
-pub fn ledger(section: &Section<'_>) -> Option<Table> {
+pub fn ledger(section: &Section<'_>) -> Option<ReportTable> {
     let head = [
         "",
         "produced",
@@ -123,7 +123,7 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         "out of order",
         "longest gap",
     ];
-    let line = |row: &&Row| {
+    let line = |row: &&ResultRow| {
         let ledger = row.ledger.as_ref()?;
         let contender = Contender { client: &row.client, server: &row.server };
         let counts = [
@@ -144,19 +144,19 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         // The three that must be zero in a correct run: unexplained, twice, out of order.
         cells.iter_mut().skip(8).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
-        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
+        Some(TableRow { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
 
 /// Resource usage of each end of a load. `None` when no row has it.
-pub fn resources(section: &Section<'_>) -> Option<Table> {
+pub fn resources(section: &Section<'_>) -> Option<ReportTable> {
     let head = ["", "CPU per million updates", "memory", "threads", "context switches", "packets sent", "bytes sent"];
     let lines = section.rows().iter().flat_map(|row| row.resources.iter().map(|used| costs(row, used))).collect();
     some(&head, lines)
 }
 
-fn costs(row: &Row, used: &Resources) -> Line {
+fn costs(row: &ResultRow, used: &Resources) -> TableRow {
     let contender = Contender { client: &row.client, server: &row.server };
     let count = |count: Option<u64>| count.map_or(String::new(), |count| number::grouped(count as f64));
     let cells = [
@@ -169,11 +169,11 @@ fn costs(row: &Row, used: &Resources) -> Line {
     ];
     let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
     let n = number::grouped(row.point as f64);
-    Line { name: format!("{}, n = {n}, the {}", contender.text(), used.role), cells }
+    TableRow { name: format!("{}, n = {n}, the {}", contender.text(), used.role), cells }
 }
 
 /// The individual times of one point, as percentiles. `None` when no row has them.
-pub fn percentiles(section: &Section<'_>, point: u64) -> Option<Table> {
+pub fn percentiles(section: &Section<'_>, point: u64) -> Option<ReportTable> {
     let rows = section.at(point);
     let mut shares: Vec<f64> =
         rows.iter().flat_map(|(_, row)| row.percentiles.iter().map(|(share, _)| *share)).collect();
@@ -181,18 +181,19 @@ pub fn percentiles(section: &Section<'_>, point: u64) -> Option<Table> {
     shares.dedup();
     let mut head = vec![String::new()];
     head.extend(shares.iter().map(|share| format!("{share} %")));
-    let value = |row: &Row, share: f64| row.percentile(share).map_or(String::new(), |ns| number::value(ns, &row.unit));
-    let line = |(contender, row): &(Contender<'_>, &Row)| Line {
+    let value =
+        |row: &ResultRow, share: f64| row.percentile(share).map_or(String::new(), |ns| number::value(ns, &row.unit));
+    let line = |(contender, row): &(Contender<'_>, &ResultRow)| TableRow {
         name: contender.text(),
         cells: shares.iter().map(|share| Cell { main: value(row, *share), ..Cell::default() }).collect(),
     };
-    (!shares.is_empty()).then(|| Table { head, lines: rows.iter().map(line).collect() })
+    (!shares.is_empty()).then(|| ReportTable { head, lines: rows.iter().map(line).collect() })
 }
 
 /// The spread at one point: median, interval, quartiles, ratio to the floor.
-pub fn spread(section: &Section<'_>, point: u64) -> Table {
+pub fn spread(section: &Section<'_>, point: u64) -> ReportTable {
     let head = ["", "median", "95 %", "quartiles", "times the floor", "repetitions"];
-    let line = |(contender, row): (Contender<'_>, &Row)| {
+    let line = |(contender, row): (Contender<'_>, &ResultRow)| {
         let per = row.per_operation();
         let value = |value: Option<f64>| value.map_or(String::new(), |value| number::value(value * per, &row.unit));
         let cells = [
@@ -203,19 +204,19 @@ pub fn spread(section: &Section<'_>, point: u64) -> Table {
             row.samples.len().to_string(),
         ];
         let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
-        Line { name: contender.text(), cells }
+        TableRow { name: contender.text(), cells }
     };
     let lines = section.at(point).into_iter().map(line).collect();
-    Table { head: head.map(str::to_owned).to_vec(), lines }
+    ReportTable { head: head.map(str::to_owned).to_vec(), lines }
 }
 
-fn some(head: &[&str], lines: Vec<Line>) -> Option<Table> {
-    (!lines.is_empty()).then(|| Table { head: head.iter().map(|word| (*word).to_owned()).collect(), lines })
+fn some(head: &[&str], lines: Vec<TableRow>) -> Option<ReportTable> {
+    (!lines.is_empty()).then(|| ReportTable { head: head.iter().map(|word| (*word).to_owned()).collect(), lines })
 }
 
 /// Rows without a result, grouped by reason.
-pub fn reasons(run: &ResultFile) -> Vec<(Verdict, String, Vec<String>)> {
-    let mut reasons: Vec<(Verdict, String, Vec<String>)> = Vec::new();
+pub fn reasons(run: &ResultFile) -> Vec<(RowVerdict, String, Vec<String>)> {
+    let mut reasons: Vec<(RowVerdict, String, Vec<String>)> = Vec::new();
     for row in run.rows.iter().filter(|row| !row.is_measured()) {
         let why = row.why.clone().unwrap_or_else(|| "no reason reported".into());
         match reasons.iter_mut().find(|(verdict, known, _)| *verdict == row.verdict && *known == why) {
@@ -237,7 +238,7 @@ mod tests {
         let sections = Section::of(&run);
         let connecting = sections.iter().find(|section| section.question == "Q16").unwrap();
 
-        let table = of(connecting, &Published::all());
+        let table = of(connecting, &PublishedStudy::all());
 
         assert_eq!(table.head.last().unwrap(), "study 001");
         assert!(table.lines.iter().all(|line| line.cells.len() + 1 == table.head.len()));

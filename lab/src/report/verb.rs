@@ -8,9 +8,9 @@ use clap::{ArgGroup, Subcommand};
 use serde_json::json;
 
 use super::comparison;
-use super::published::Published;
+use super::published::PublishedStudy;
 use crate::compare::{Comparison, LEAST};
-use crate::gate::Limits;
+use crate::gate::GateLimits;
 use crate::result::ResultFile;
 
 /// Exit status for a wrong command line, the same as clap's, and for a file that cannot be read.
@@ -188,7 +188,7 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     let mut text = String::new();
     let mut all_hold = true;
     if let Some(path) = limits {
-        let limits = Limits::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let limits = GateLimits::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
         for finding in limits.findings(run) {
             let verdict = if finding.holds { "met   " } else { "BROKEN" };
             let _ = writeln!(text, "{verdict}  {}", finding.words);
@@ -210,7 +210,7 @@ fn fill(page: &Path, result: &Path) -> Result<(), Misuse> {
     let failed = |why: String| format!("{}: {why}", page.display());
     let text = std::fs::read_to_string(page).map_err(|why| failed(why.to_string()))?;
     let file = result.file_name().unwrap_or(result.as_os_str()).to_string_lossy();
-    let filled = super::page::filled(&text, &read(result)?, &file, &Published::all()).map_err(failed)?;
+    let filled = super::page::filled(&text, &read(result)?, &file, &PublishedStudy::all()).map_err(failed)?;
     std::fs::write(page, filled).map_err(|why| failed(why.to_string()))
 }
 
@@ -220,7 +220,7 @@ fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
 
 /// Writes the pages of a run; returns their paths, one per line.
 pub fn pages(run: &ResultFile, stem: &str, directory: &Path) -> Result<String, String> {
-    let published = Published::all();
+    let published = PublishedStudy::all();
     std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
     let pages = [
         ("html", super::html::page(run, &published)),
@@ -242,13 +242,13 @@ mod tests {
     use crate::report::synthetic::{Noise, comparable};
 
     /// Temporary files of a test, removed when dropped.
-    struct Files(PathBuf);
+    struct ReportFiles(PathBuf);
 
-    impl Files {
-        fn new(name: &str) -> Files {
+    impl ReportFiles {
+        fn new(name: &str) -> ReportFiles {
             let path = std::env::temp_dir().join(format!("fodo-lab-verb-{name}-{}", std::process::id()));
             std::fs::create_dir_all(&path).unwrap();
-            Files(path)
+            ReportFiles(path)
         }
 
         fn run(&self, name: &str, seed: u64, factor: f64) -> PathBuf {
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    impl Drop for Files {
+    impl Drop for ReportFiles {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn comparing_fails_for_a_difference_and_may_be_told_to_fail_for_worse_alone() {
-        let files = Files::new("compare");
+        let files = ReportFiles::new("compare");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
 
         assert!(compare(&fast, &fast, false, false).unwrap().1);
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_comparison_in_json_has_every_pair_and_the_verdict() {
-        let files = Files::new("json");
+        let files = ReportFiles::new("json");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
 
         let (text, _) = compare(&fast, &slow, true, false).unwrap();
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_gate_is_shut_by_a_limit_or_by_a_run_of_record_and_open_otherwise() {
-        let files = Files::new("gate");
+        let files = ReportFiles::new("gate");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
         let limits = files.0.join("limits.toml");
         std::fs::write(&limits, "[[limit]]\nclient = 'fodo'\nns_max = 29e3").unwrap();
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_misuse_and_named() {
-        let files = Files::new("misuse");
+        let files = ReportFiles::new("misuse");
         let run = files.run("run.json", 1, 1.0);
 
         let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();

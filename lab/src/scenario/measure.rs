@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{COUNTER_PV, Kind, Request, Task};
-use crate::driver::{Answer, Answered, Ask, Conversation, Failure};
+use super::{COUNTER_PV, LabTask, MeasuredRequest, TaskKind};
+use crate::driver::{DriverFailure, DriverProcess, DriverReply, DriverRequest, YesNoAnswer};
 use crate::limit::{GETS_MAX, GETS_MIN};
 use crate::statistics::median_ns;
-use crate::warm_up::{Bounds, WarmUp, warm_up};
+use crate::warm_up::{WarmUp, WarmUpBounds, warm_up};
 
 /// PV that keeps a circuit open while channels are created and closed.
 const KEEPING_PV: &str = "ca:test:db_ok";
@@ -19,7 +19,7 @@ const ARRAY_PV: &str = "ca:test:rawdata";
 
 /// The measurement of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct TaskTimes {
     /// Nanoseconds per operation.
     pub ns: f64,
     /// Nanoseconds per created object, where that is measured separately.
@@ -32,7 +32,7 @@ pub struct Measured {
     pub latencies_ns: Vec<u64>,
     /// The answer to a yes-or-no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered: Option<Answered>,
+    pub answered: Option<YesNoAnswer>,
     /// How the client was warmed up for it; `None` for a cold measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
@@ -40,28 +40,28 @@ pub struct Measured {
 
 /// A conversation, and which channels its driver has open.
 #[derive(Debug)]
-pub struct Interview {
-    conversation: Conversation,
+pub struct DriverTaskRunner {
+    conversation: DriverProcess,
     opened: Option<(&'static str, usize, usize)>,
-    bounds: Bounds,
+    bounds: WarmUpBounds,
     /// The kinds of work for which this process is warmed up.
-    warmed: HashMap<Kind, WarmUp>,
+    warmed: HashMap<TaskKind, WarmUp>,
 }
 
-impl Interview {
+impl DriverTaskRunner {
     /// An interview whose driver has no open channel.
-    pub fn new(conversation: Conversation, bounds: Bounds) -> Interview {
-        Interview { conversation, opened: None, bounds, warmed: HashMap::new() }
+    pub fn new(conversation: DriverProcess, bounds: WarmUpBounds) -> DriverTaskRunner {
+        DriverTaskRunner { conversation, opened: None, bounds, warmed: HashMap::new() }
     }
 
     /// Performs the task, after a warm-up if it has one. `salt` makes this repetition's arrays differ from others.
-    pub fn measure(&mut self, task: &Task, salt: u32) -> Result<Measured, Failure> {
+    pub fn measure(&mut self, task: &LabTask, salt: u32) -> Result<TaskTimes, DriverFailure> {
         let warm_up = self.warm_up(task)?;
-        Ok(Measured { warm_up, ..self.perform(task, salt)? })
+        Ok(TaskTimes { warm_up, ..self.perform(task, salt)? })
     }
 
     /// Warms this process up for the task's kind of work, once.
-    fn warm_up(&mut self, task: &Task) -> Result<Option<WarmUp>, Failure> {
+    fn warm_up(&mut self, task: &LabTask) -> Result<Option<WarmUp>, DriverFailure> {
         let Some(round) = task.warm_up_round() else { return Ok(None) };
         let kind = task.kind();
         if let Some(known) = self.warmed.get(&kind) {
@@ -77,75 +77,77 @@ impl Interview {
         Ok(Some(warmed))
     }
 
-    fn perform(&mut self, task: &Task, salt: u32) -> Result<Measured, Failure> {
+    fn perform(&mut self, task: &LabTask, salt: u32) -> Result<TaskTimes, DriverFailure> {
         let deadline = Instant::now() + Duration::from_secs_f64(task.cap_s);
         match task.request {
-            Request::GetScalars => {
+            MeasuredRequest::GetScalars => {
                 let n_gets = if task.is_cold { 1 } else { task.point.clamp(GETS_MIN, GETS_MAX) };
                 self.get_scalars(task.point, n_gets, deadline)
             }
-            Request::MoveArray => self.move_array(task.point, salt, deadline),
+            MeasuredRequest::MoveArray => self.move_array(task.point, salt, deadline),
             _ => self.batch(task, deadline),
         }
     }
 
-    fn ask(&mut self, ask: &Ask, deadline: Instant) -> Result<Answer, Failure> {
-        self.conversation.ask_within(ask, deadline.saturating_duration_since(Instant::now()))
+    fn ask(&mut self, ask: &DriverRequest, deadline: Instant) -> Result<DriverReply, DriverFailure> {
+        self.conversation.request(ask, deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Opens channels unless they are open. Returns the PV's maximum element count.
-    fn open(&mut self, pv: &'static str, n_channels: usize, deadline: Instant) -> Result<usize, Failure> {
+    fn open(&mut self, pv: &'static str, n_channels: usize, deadline: Instant) -> Result<usize, DriverFailure> {
         if let Some((_, _, n_elements)) = self.opened.filter(|(name, n, _)| (*name, *n) == (pv, n_channels)) {
             return Ok(n_elements);
         }
-        match self.ask(&Ask::Open { pv: pv.into(), n_channels }, deadline)? {
-            Answer::Opened(opened) if opened.n_channels == n_channels => {
+        match self.ask(&DriverRequest::Open { pv: pv.into(), n_channels }, deadline)? {
+            DriverReply::Opened(opened) if opened.n_channels == n_channels => {
                 self.opened = Some((pv, n_channels, opened.element_count_max));
                 Ok(opened.element_count_max)
             }
-            Answer::Opened(opened) if opened.n_channels < n_channels => Err(Failure::Operation {
+            DriverReply::Opened(opened) if opened.n_channels < n_channels => Err(DriverFailure::Operation {
                 what: "get_scalars".into(),
                 why: format!(
                     "{} channels instead of {n_channels}: the client shares channels of the same name",
                     opened.n_channels
                 ),
             }),
-            Answer::Opened(opened) => Err(Failure::WrongCount { n: opened.n_channels, expected: n_channels }),
-            other => Err(Failure::Protocol { line: format!("{other:?}") }),
+            DriverReply::Opened(opened) => {
+                Err(DriverFailure::WrongCount { n: opened.n_channels, expected: n_channels })
+            }
+            other => Err(DriverFailure::Protocol { line: format!("{other:?}") }),
         }
     }
 
-    fn batch(&mut self, task: &Task, deadline: Instant) -> Result<Measured, Failure> {
+    fn batch(&mut self, task: &LabTask, deadline: Instant) -> Result<TaskTimes, DriverFailure> {
         self.open(KEEPING_PV, 1, deadline)?;
-        let Some(ask) = task.ask() else { return Err(Failure::cannot("a batch")) };
+        let Some(ask) = task.ask() else { return Err(DriverFailure::cannot("a batch")) };
         match self.ask(&ask, deadline)? {
-            Answer::Timed(timed) if timed.n != task.point => {
-                Err(Failure::WrongCount { n: timed.n, expected: task.point })
+            DriverReply::Timed(timed) if timed.n != task.point => {
+                Err(DriverFailure::WrongCount { n: timed.n, expected: task.point })
             }
-            Answer::Timed(timed) => {
+            DriverReply::Timed(timed) => {
                 let each = |ns: u64| ns as f64 / task.point.max(1) as f64;
                 let created_ns = timed.created_ns.map(each);
-                Ok(Measured { ns: each(timed.ns), created_ns, n_operations: task.point, ..Measured::default() })
+                Ok(TaskTimes { ns: each(timed.ns), created_ns, n_operations: task.point, ..TaskTimes::default() })
             }
-            Answer::Answered(answered) => {
-                Ok(Measured { n_operations: 1, answered: Some(answered), ..Measured::default() })
+            DriverReply::Answered(answered) => {
+                Ok(TaskTimes { n_operations: 1, answered: Some(answered), ..TaskTimes::default() })
             }
-            other => Err(Failure::Protocol { line: format!("{other:?}") }),
+            other => Err(DriverFailure::Protocol { line: format!("{other:?}") }),
         }
     }
 
-    fn get_scalars(&mut self, n: usize, n_gets: usize, deadline: Instant) -> Result<Measured, Failure> {
+    fn get_scalars(&mut self, n: usize, n_gets: usize, deadline: Instant) -> Result<TaskTimes, DriverFailure> {
         self.open(COUNTER_PV, n, deadline)?;
-        match self.ask(&Ask::GetScalars { n: n_gets }, deadline)? {
-            Answer::Scalars(scalars) => of_latencies(scalars.latencies_ns, n_gets),
-            other => Err(Failure::Protocol { line: format!("{other:?}") }),
+        match self.ask(&DriverRequest::GetScalars { n: n_gets }, deadline)? {
+            DriverReply::Scalars(scalars) => of_latencies(scalars.latencies_ns, n_gets),
+            other => Err(DriverFailure::Protocol { line: format!("{other:?}") }),
         }
     }
 
-    fn move_array(&mut self, n_elements: usize, salt: u32, deadline: Instant) -> Result<Measured, Failure> {
+    fn move_array(&mut self, n_elements: usize, salt: u32, deadline: Instant) -> Result<TaskTimes, DriverFailure> {
         let element_count_max = self.open(ARRAY_PV, 1, deadline)?;
         if element_count_max < n_elements {
-            return Err(Failure::WrongCount { n: element_count_max, expected: n_elements });
+            return Err(DriverFailure::WrongCount { n: element_count_max, expected: n_elements });
         }
         // Small arrays take so little time that a single get would be mostly noise.
         let n_gets = match n_elements {
@@ -154,21 +156,21 @@ impl Interview {
             500_001..=2_000_000 => 5,
             _ => 1,
         };
-        match self.ask(&Ask::MoveArray { n_elements, salt, n_gets }, deadline)? {
-            Answer::Array(moved) if moved.n_elements != n_elements => {
-                Err(Failure::WrongCount { n: moved.n_elements, expected: n_elements })
+        match self.ask(&DriverRequest::MoveArray { n_elements, salt, n_gets }, deadline)? {
+            DriverReply::Array(moved) if moved.n_elements != n_elements => {
+                Err(DriverFailure::WrongCount { n: moved.n_elements, expected: n_elements })
             }
-            Answer::Array(moved) => of_latencies(moved.latencies_ns, n_gets),
-            other => Err(Failure::Protocol { line: format!("{other:?}") }),
+            DriverReply::Array(moved) => of_latencies(moved.latencies_ns, n_gets),
+            other => Err(DriverFailure::Protocol { line: format!("{other:?}") }),
         }
     }
 }
 
-fn of_latencies(latencies_ns: Vec<u64>, n: usize) -> Result<Measured, Failure> {
+fn of_latencies(latencies_ns: Vec<u64>, n: usize) -> Result<TaskTimes, DriverFailure> {
     match median_ns(&latencies_ns) {
         Some(ns) if latencies_ns.len() == n => {
-            Ok(Measured { ns, n_operations: n, latencies_ns, ..Measured::default() })
+            Ok(TaskTimes { ns, n_operations: n, latencies_ns, ..TaskTimes::default() })
         }
-        _ => Err(Failure::WrongCount { n: latencies_ns.len(), expected: n }),
+        _ => Err(DriverFailure::WrongCount { n: latencies_ns.len(), expected: n }),
     }
 }

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Ask, Batch, Client, Ending, Variant};
+use crate::driver::{ClientUnderTest, CloseBy, ConnectedChannels, DriverRequest, Variant};
 use crate::limit::{WARM_UP_CHANNELS, WARM_UP_ELEMENTS, WARM_UP_ONE_BY_ONE};
-use crate::placement::{Link, Placement};
-pub use measure::{Interview, Measured};
+use crate::placement::{HostLink, Placement};
+pub use measure::{DriverTaskRunner, TaskTimes};
 
 /// The shared PV of all channels: a counter that increments ten times a second.
 const COUNTER_PV: &str = "ca:test:counter01";
@@ -84,12 +84,12 @@ pub struct Scenario {
     /// The quantity that points count.
     pub points_are: String,
     /// The request to the driver.
-    pub request: Request,
+    pub request: MeasuredRequest,
     /// How a context is closed, for questions about that.
-    pub how: Option<Ending>,
+    pub how: Option<CloseBy>,
     /// The part of the time that is the result.
     #[serde(default)]
-    pub part: Part,
+    pub part: TimedPart,
     /// Whether each repetition is the first work of a fresh process, without a warm-up.
     #[serde(default)]
     cold: bool,
@@ -115,7 +115,7 @@ pub struct Scenario {
 /// A request to a driver; see the table in [`crate::driver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum MeasuredRequest {
     ContextClose,
     CreateContexts,
     CreateChannels,
@@ -135,7 +135,7 @@ pub enum Request {
 /// The part of the time that is the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum TimedPart {
     /// The total time.
     #[default]
     Total,
@@ -156,7 +156,7 @@ pub struct Points {
     external: Option<HashMap<Variant, Vec<usize>>>,
     /// External clients that are left out, because they take a second to prepare.
     #[serde(default)]
-    without: Vec<Client>,
+    without: Vec<ClientUnderTest>,
     /// The points that are also measured between two hosts with a delay, for every variant that has them.
     #[serde(default)]
     delayed: Vec<usize>,
@@ -199,16 +199,16 @@ impl Scenario {
     }
 }
 
-/// See [`Task::kind`].
-pub type Kind = (Request, Option<Ending>, Variant, bool);
+/// See [`LabTask::kind`].
+pub type TaskKind = (MeasuredRequest, Option<CloseBy>, Variant, bool);
 
 /// One piece of work for a driver; it may answer several questions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+pub struct LabTask {
     /// The request to the driver.
-    pub request: Request,
+    pub request: MeasuredRequest,
     /// How a context is closed.
-    pub how: Option<Ending>,
+    pub how: Option<CloseBy>,
     /// Which PVs it uses.
     pub variant: Variant,
     /// Whether it is the first work of a fresh process.
@@ -220,7 +220,7 @@ pub struct Task {
     /// Whether external clients are measured as well.
     pub is_for_external: bool,
     /// External clients that are left out.
-    pub without: Vec<Client>,
+    pub without: Vec<ClientUnderTest>,
     /// Whether it is also measured between two hosts.
     pub is_for_hosts: bool,
     /// Whether it is also measured there with a delay.
@@ -231,37 +231,39 @@ pub struct Task {
     pub scenarios: Vec<usize>,
 }
 
-impl Task {
+impl LabTask {
     /// Whether it is measured at this placement.
     pub fn is_for(&self, placement: Placement) -> bool {
         match placement.link() {
-            Link::Loopback => placement != Placement::ClientNotPinned || self.is_for_not_pinned,
-            Link::Cards => self.is_for_hosts,
-            Link::Delayed => self.is_for_delay,
+            HostLink::Loopback => placement != Placement::ClientNotPinned || self.is_for_not_pinned,
+            HostLink::Cards => self.is_for_hosts,
+            HostLink::Delayed => self.is_for_delay,
         }
     }
 
     /// What it has in common with the same work at other points.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> TaskKind {
         (self.request, self.how, self.variant, self.is_cold)
     }
 
     /// The work that a client repeats to warm up for this task; `None` for a cold task, and where every operation is a
     /// separate process or is not timed.
-    fn warm_up_round(&self) -> Option<Task> {
+    fn warm_up_round(&self) -> Option<LabTask> {
         let point = match self.request {
             _ if self.is_cold => return None,
-            Request::Commands | Request::ContextClose => return None,
-            Request::GetScalars => 1,
-            Request::CreateContexts | Request::ContextsAtWork | Request::ConnectOneByOne => WARM_UP_ONE_BY_ONE,
-            Request::MoveArray => WARM_UP_ELEMENTS,
+            MeasuredRequest::Commands | MeasuredRequest::ContextClose => return None,
+            MeasuredRequest::GetScalars => 1,
+            MeasuredRequest::CreateContexts | MeasuredRequest::ContextsAtWork | MeasuredRequest::ConnectOneByOne => {
+                WARM_UP_ONE_BY_ONE
+            }
+            MeasuredRequest::MoveArray => WARM_UP_ELEMENTS,
             _ => WARM_UP_CHANNELS,
         };
-        Some(Task { point, ..self.clone() })
+        Some(LabTask { point, ..self.clone() })
     }
 
     /// Whether `other` differs only in its point.
-    pub fn is_like(&self, other: &Task) -> bool {
+    pub fn is_like(&self, other: &LabTask) -> bool {
         self.kind() == other.kind()
     }
 
@@ -272,47 +274,47 @@ impl Task {
     }
 
     /// The request to the driver; `None` for work that takes more than one request.
-    fn ask(&self) -> Option<Ask> {
+    fn ask(&self) -> Option<DriverRequest> {
         let pattern = match (self.request, self.variant) {
-            (Request::PutAtOnce | Request::PutUnconfirmedAtOnce, _) => PUT_PV,
+            (MeasuredRequest::PutAtOnce | MeasuredRequest::PutUnconfirmedAtOnce, _) => PUT_PV,
             (_, Variant::Distinct) => NUMBERED_PV,
             _ => COUNTER_PV,
         };
-        let batch = Batch { pattern: pattern.into(), n: self.point, variant: self.variant };
+        let batch = ConnectedChannels { pattern: pattern.into(), n: self.point, variant: self.variant };
         Some(match self.request {
-            Request::ContextClose => {
-                Ask::ContextClose { pv: COUNTER_PV.into(), how: self.how.unwrap_or(Ending::Explicit) }
+            MeasuredRequest::ContextClose => {
+                DriverRequest::ContextClose { pv: COUNTER_PV.into(), how: self.how.unwrap_or(CloseBy::Explicit) }
             }
-            Request::CreateContexts => Ask::CreateContexts { n: self.point, pv: COUNTER_PV.into() },
-            Request::CreateChannels => Ask::CreateChannels(batch),
-            Request::ConnectOneByOne => Ask::ConnectOneByOne(batch),
-            Request::ConnectAtOnce => Ask::ConnectAtOnce(batch),
-            Request::GetAtOnce => Ask::GetAtOnce(batch),
-            Request::MonitorAtOnce => Ask::MonitorAtOnce(batch),
-            Request::PutAtOnce => Ask::PutAtOnce(batch),
-            Request::PutUnconfirmedAtOnce => Ask::PutUnconfirmedAtOnce(batch),
-            Request::GetInFlight => Ask::GetInFlight(batch),
-            Request::ContextsAtWork => Ask::ContextsAtWork(batch),
-            Request::Commands => Ask::Commands(batch),
-            Request::GetScalars | Request::MoveArray => return None,
+            MeasuredRequest::CreateContexts => DriverRequest::CreateContexts { n: self.point, pv: COUNTER_PV.into() },
+            MeasuredRequest::CreateChannels => DriverRequest::CreateChannels(batch),
+            MeasuredRequest::ConnectOneByOne => DriverRequest::ConnectOneByOne(batch),
+            MeasuredRequest::ConnectAtOnce => DriverRequest::ConnectAtOnce(batch),
+            MeasuredRequest::GetAtOnce => DriverRequest::GetAtOnce(batch),
+            MeasuredRequest::MonitorAtOnce => DriverRequest::MonitorAtOnce(batch),
+            MeasuredRequest::PutAtOnce => DriverRequest::PutAtOnce(batch),
+            MeasuredRequest::PutUnconfirmedAtOnce => DriverRequest::PutUnconfirmedAtOnce(batch),
+            MeasuredRequest::GetInFlight => DriverRequest::GetInFlight(batch),
+            MeasuredRequest::ContextsAtWork => DriverRequest::ContextsAtWork(batch),
+            MeasuredRequest::Commands => DriverRequest::Commands(batch),
+            MeasuredRequest::GetScalars | MeasuredRequest::MoveArray => return None,
         })
     }
 }
 
 /// The tasks of a suite, without duplicates, small points first. Arrays have at most `elements_max` elements.
-pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<Task> {
-    let mut tasks: Vec<Task> = Vec::new();
+pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<LabTask> {
+    let mut tasks: Vec<LabTask> = Vec::new();
     for (index, scenario) in scenarios.iter().enumerate() {
         let Some(points) = scenario.points(suite) else { continue };
         for &variant in &scenario.variants {
             for &point in points.of(variant) {
-                if scenario.request == Request::MoveArray && point > elements_max {
+                if scenario.request == MeasuredRequest::MoveArray && point > elements_max {
                     continue;
                 }
                 let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
                 let is_for_external = points.is_for_external(variant, point);
                 let is_for_hosts = scenario.hosts.contains(&suite);
-                let task = Task {
+                let task = LabTask {
                     request,
                     how,
                     variant,
@@ -344,8 +346,8 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
 }
 
 /// Number of numbered PVs that a suite needs, including its warm-ups.
-pub fn n_numbered(tasks: &[Task]) -> usize {
-    let of_task = |task: &Task| task.point.max(task.warm_up_round().map_or(0, |round| round.point));
+pub fn n_numbered(tasks: &[LabTask]) -> usize {
+    let of_task = |task: &LabTask| task.point.max(task.warm_up_round().map_or(0, |round| round.point));
     tasks.iter().filter(|task| task.variant == Variant::Distinct).map(of_task).max().unwrap_or(0)
 }
 
@@ -392,7 +394,7 @@ mod tests {
 
         let tasks = tasks(&scenarios, Suite::Full, usize::MAX);
 
-        let connect = tasks.iter().find(|task| task.request == Request::ConnectAtOnce).unwrap();
+        let connect = tasks.iter().find(|task| task.request == MeasuredRequest::ConnectAtOnce).unwrap();
         let questions: Vec<&str> = connect.scenarios.iter().map(|index| scenarios[*index].question.as_str()).collect();
         assert_eq!(questions, ["Q15", "Q16"]);
         assert_eq!(n_numbered(&tasks), 100_000);
@@ -403,13 +405,13 @@ mod tests {
         let tasks = tasks(&Scenario::all().unwrap(), Suite::Full, usize::MAX);
 
         for task in &tasks {
-            let is_process = matches!(task.request, Request::Commands | Request::ContextClose);
+            let is_process = matches!(task.request, MeasuredRequest::Commands | MeasuredRequest::ContextClose);
             let round = task.warm_up_round();
             assert_eq!(round.is_none(), task.is_cold || is_process, "{task:?}");
             assert!(round.is_none_or(|round| round.kind() == task.kind() && round.point > 0), "{task:?}");
         }
-        let cold: Vec<Request> = tasks.iter().filter(|task| task.is_cold).map(|task| task.request).collect();
-        assert_eq!(cold, [Request::GetScalars, Request::GetAtOnce, Request::MonitorAtOnce]);
+        let cold: Vec<MeasuredRequest> = tasks.iter().filter(|task| task.is_cold).map(|task| task.request).collect();
+        assert_eq!(cold, [MeasuredRequest::GetScalars, MeasuredRequest::GetAtOnce, MeasuredRequest::MonitorAtOnce]);
     }
 
     #[test]

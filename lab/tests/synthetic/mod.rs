@@ -1,6 +1,6 @@
 //! Synthetic results, for tests of the library and of the pages.
 
-use fodo_lab::result::{Answer, Ledger, Peer, Resources, ResultFile, Row, Verdict};
+use fodo_lab::result::{Ledger, PeerInfo, QuestionAnswer, Resources, ResultFile, ResultRow, RowVerdict};
 
 /// Marsaglia's xorshift pseudorandom generator.
 struct Random(u64);
@@ -77,7 +77,7 @@ pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> Resu
                     let ns = base_ns * noise.factor(random);
                     if matches!(noise, Noise::Ties) { (ns / 1e3).round() * 1e3 } else { ns }
                 };
-                let mut row = Row {
+                let mut row = ResultRow {
                     question: format!("Q{question}"),
                     series: "two cores".into(),
                     variant: "none".into(),
@@ -87,8 +87,8 @@ pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> Resu
                     unit: "ns".into(),
                     samples: (0..7).map(|_| sample(&mut random)).collect(),
                     n_operations: 1,
-                    verdict: Verdict::Measured,
-                    ..Row::default()
+                    verdict: RowVerdict::Measured,
+                    ..ResultRow::default()
                 };
                 // The bootstrap is slow in a simulation, and a comparison only needs the medians.
                 row.median = median(&row.samples);
@@ -139,9 +139,9 @@ pub fn whole() -> ResultFile {
     file.machine.insert("is_optimized".into(), true.into());
     file.settings.insert("repetitions".into(), 7.into());
     for (name, version) in [("fodo", "0.1.0"), ("libca", "7.0.10"), ("psi-ca", "1.3.2"), ("aioca", "2.1")] {
-        file.peers.push(Peer { name: name.into(), version: Some(version.into()), ..Peer::default() });
+        file.peers.push(PeerInfo { name: name.into(), version: Some(version.into()), ..PeerInfo::default() });
     }
-    file.peers.push(Peer { name: "p4p".into(), missing: Some("not <installed>".into()), ..Peer::default() });
+    file.peers.push(PeerInfo { name: "p4p".into(), missing: Some("not <installed>".into()), ..PeerInfo::default() });
     for series in ["two cores", "one core"] {
         for question in &QUESTIONS {
             for contender in &CONTENDERS {
@@ -153,12 +153,18 @@ pub fn whole() -> ResultFile {
     file.rows.extend(load(&mut random));
     for (question, client, yes) in [("Q1", "fodo", true), ("Q1", "libca", true), ("Q5", "fodo", false)] {
         let (question, client) = (question.into(), client.into());
-        file.answers.push(Answer { question, client, server: "soft-ioc".into(), yes, words: "seen".into() });
+        file.answers.push(QuestionAnswer { question, client, server: "soft-ioc".into(), yes, words: "seen".into() });
     }
     file
 }
 
-fn number(question: &Question, contender: &(&str, &str, f64), point: u64, series: &str, random: &mut Random) -> Row {
+fn number(
+    question: &Question,
+    contender: &(&str, &str, f64),
+    point: u64,
+    series: &str,
+    random: &mut Random,
+) -> ResultRow {
     let (name, title, variant, _, floor_ns, bytes_per_element) = *question;
     let (client, server, factor) = *contender;
     let start_ns = 20.0 * floor_ns / point as f64;
@@ -168,7 +174,7 @@ fn number(question: &Question, contender: &(&str, &str, f64), point: u64, series
     };
     let base_ns = if series == "one core" { 0.8 * base_ns } else { base_ns };
     let ns = base_ns * factor;
-    let mut row = Row {
+    let mut row = ResultRow {
         question: name.into(),
         title: title.into(),
         series: series.into(),
@@ -182,17 +188,17 @@ fn number(question: &Question, contender: &(&str, &str, f64), point: u64, series
         bytes: bytes_per_element.map(|bytes| bytes * point),
         floor: (client != "raw").then_some(base_ns),
         percentiles: if name == "Q17" { percentiles(ns) } else { Vec::new() },
-        verdict: Verdict::Measured,
-        ..Row::default()
+        verdict: RowVerdict::Measured,
+        ..ResultRow::default()
     };
     let (verdict, why) = match (client, name, point) {
-        ("caproto", "Q16", 10_000) => (Verdict::Capped, "took longer than 60 s"),
-        ("pyepics", "Q4", _) => (Verdict::NotRun, "has one context <only>"),
-        ("aioca", "Q20", 1000) => (Verdict::Failed, "received 999 first updates, expected 1000"),
-        _ => (Verdict::Measured, ""),
+        ("caproto", "Q16", 10_000) => (RowVerdict::Capped, "took longer than 60 s"),
+        ("pyepics", "Q4", _) => (RowVerdict::NotRun, "has one context <only>"),
+        ("aioca", "Q20", 1000) => (RowVerdict::Failed, "received 999 first updates, expected 1000"),
+        _ => (RowVerdict::Measured, ""),
     };
-    if verdict != Verdict::Measured {
-        row = Row { verdict, why: Some(why.into()), samples: Vec::new(), percentiles: Vec::new(), ..row };
+    if verdict != RowVerdict::Measured {
+        row = ResultRow { verdict, why: Some(why.into()), samples: Vec::new(), percentiles: Vec::new(), ..row };
     }
     summarize(&mut row);
     row
@@ -202,12 +208,12 @@ fn percentiles(ns: f64) -> Vec<(f64, f64)> {
     [(50.0, 1.0), (90.0, 1.1), (99.0, 1.5), (99.9, 3.0), (99.99, 9.0)].map(|(share, times)| (share, ns * times)).into()
 }
 
-fn load(random: &mut Random) -> Vec<Row> {
+fn load(random: &mut Random) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (client, server, factor) in CONTENDERS.into_iter().filter(|contender| contender.0 != "raw") {
         for point in [1000, 10_000] {
             let ns = 30e3 * factor;
-            let mut row = Row {
+            let mut row = ResultRow {
                 question: "L1".into(),
                 title: "Do all updates of many monitors come, and when?".into(),
                 series: "two cores".into(),
@@ -219,7 +225,7 @@ fn load(random: &mut Random) -> Vec<Row> {
                 samples: (0..5).map(|_| ns * Noise::Normal.factor(random)).collect(),
                 n_operations: 10 * point,
                 percentiles: percentiles(ns),
-                verdict: Verdict::Measured,
+                verdict: RowVerdict::Measured,
                 ledger: Some(Ledger {
                     produced: 10 * point,
                     received: 10 * point,
@@ -229,7 +235,7 @@ fn load(random: &mut Random) -> Vec<Row> {
                     ..Ledger::default()
                 }),
                 resources: ["server", "client"].map(|role| resources(role, factor)).to_vec(),
-                ..Row::default()
+                ..ResultRow::default()
             };
             summarize(&mut row);
             rows.push(row);
@@ -239,7 +245,7 @@ fn load(random: &mut Random) -> Vec<Row> {
 }
 
 /// Without a bootstrap: the interval is the range of the samples.
-fn summarize(row: &mut Row) {
+fn summarize(row: &mut ResultRow) {
     let mut sorted = row.samples.clone();
     sorted.sort_by(f64::total_cmp);
     row.median = median(&sorted);

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// An object with a PV name.
-pub trait Named {
+pub trait HasName {
     /// The name.
     fn name(&self) -> &str;
 }
 
-impl Named for str {
+impl HasName for str {
     fn name(&self) -> &str {
         self
     }
 }
 
-impl<T: Named + ?Sized> Named for Arc<T> {
+impl<T: HasName + ?Sized> HasName for Arc<T> {
     fn name(&self) -> &str {
         (**self).name()
     }
@@ -23,7 +23,7 @@ impl<T: Named + ?Sized> Named for Arc<T> {
 
 /// A name being searched for.
 #[derive(Debug)]
-pub(super) struct Name<N> {
+pub(super) struct SearchedName<N> {
     pub(super) of: N,
     /// The time of the next search.
     pub(super) at: Instant,
@@ -32,9 +32,9 @@ pub(super) struct Name<N> {
     pub(super) is_lost: bool,
 }
 
-impl<N> Name<N> {
-    pub(super) fn new(of: N, at: Instant, period: Duration) -> Name<N> {
-        let mut name = Name { of, at, period_ms: 0, is_lost: false };
+impl<N> SearchedName<N> {
+    pub(super) fn new(of: N, at: Instant, period: Duration) -> SearchedName<N> {
+        let mut name = SearchedName { of, at, period_ms: 0, is_lost: false };
         name.set_period(period);
         name
     }

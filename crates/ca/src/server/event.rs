@@ -19,7 +19,7 @@ pub enum Event {
     /// The client's user and host names; may be sent again before the first channel.
     Identity { user: String, host: String },
     /// A search for a name, as sent to a name server: reply with [`super::Circuit::searched`].
-    Search { asked: Asked, name: String },
+    Search { asked: PendingSearch, name: String },
     /// A request for a channel: reply with [`super::Circuit::created`] or [`super::Circuit::create_failed`].
     Create { cid: Cid, name: String },
     /// A request for a value: reply with [`super::Circuit::read_done`].
@@ -35,14 +35,14 @@ pub enum Event {
     /// Replies of the circuit itself to requests after those above: pass to [`super::Circuit::reply`] in order.
     Reply(Vec<u8>),
     /// A put was rejected before its value arrived. The circuit has notified the client and drops the payload.
-    Drained(Drained),
+    Drained(DroppedPut),
     /// The circuit must be closed once the ready bytes are sent; no further events follow.
-    Closed(Closed),
+    Closed(CloseReason),
 }
 
 /// The fields of a search that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingSearch {
     pub(super) reply: u16,
     pub(super) minor: u32,
     pub(super) cid: Cid,
@@ -60,7 +60,7 @@ pub enum ReadReply {
 
 /// Why the payload of a put is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub enum DroppedPut {
     /// The client has no write access to the channel.
     NoAccess,
     /// The value needs more memory than [`super::Circuit::set_arriving_bytes_max`] allows.
@@ -69,7 +69,7 @@ pub enum Drained {
 
 /// Why a circuit is closed from this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum CloseReason {
     /// The client's bytes cannot be parsed any further.
     Malformed(&'static str),
     /// The client violated the protocol.

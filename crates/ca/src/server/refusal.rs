@@ -1,12 +1,12 @@
 //! Replies to requests that fail.
 
-use super::{Drained, Event, Inner, complaint};
+use super::{DroppedPut, Event, ServerState, complaint};
 use crate::dbr::DbrType;
 use crate::eca::Eca;
 use crate::message::{self, Answer, Header, Request};
 use crate::{Ioid, Sid, SubscriptionId, limit};
 
-impl Inner {
+impl ServerState {
     /// Sends an ERROR about a request, with its header and a text.
     pub(super) fn complain(&mut self, request: &Header, status: Eca, text: &str) {
         // Only these requests have a channel number in that word.
@@ -46,10 +46,10 @@ impl Inner {
     }
 
     /// Rejects a put whose payload is dropped, and reports it.
-    pub(super) fn drain(&mut self, header: &Header, why: Drained) {
+    pub(super) fn drain(&mut self, header: &Header, why: DroppedPut) {
         let status = match why {
-            Drained::NoAccess => Eca::NOWTACCESS,
-            Drained::NoRoom => Eca::ALLOCMEM,
+            DroppedPut::NoAccess => Eca::NOWTACCESS,
+            DroppedPut::NoRoom => Eca::ALLOCMEM,
         };
         self.refuse_write(header, status);
         self.events.push(Event::Drained(why));

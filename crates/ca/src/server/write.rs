@@ -2,14 +2,14 @@
 
 use fodo_data::{Kind, Value};
 
-use super::{Drained, Event, Inner};
+use super::{DroppedPut, Event, ServerState};
 use crate::Sid;
 use crate::dbr::{self, DbrType, Level};
 use crate::eca::Eca;
 use crate::frame::Plan;
 use crate::message::{Header, Request};
 
-impl Inner {
+impl ServerState {
     /// Decides from the header what to do with a put with a large payload. If the put is rejected, the client receives
     /// an error.
     pub(super) fn plan_write(&mut self, header: &Header, sid: Sid, dbr: DbrType, count: u32) -> Plan {
@@ -20,7 +20,7 @@ impl Inner {
         let (count_max, may_write) =
             self.channel(sid).map_or((0, false), |channel| (channel.count_max, channel.may_write));
         if !may_write {
-            self.drain(header, Drained::NoAccess);
+            self.drain(header, DroppedPut::NoAccess);
             return Plan::Skip;
         }
         let is_string = dbr.kind() == Some(Kind::Text);
@@ -34,7 +34,7 @@ impl Inner {
             return Plan::Skip;
         };
         if needed > self.arriving_bytes_max {
-            self.drain(header, Drained::NoRoom);
+            self.drain(header, DroppedPut::NoRoom);
             return Plan::Skip;
         }
         Plan::Value(dbr, count, None)

@@ -1,8 +1,8 @@
 //! Searches and replies.
 
-use fodo_ca::beacon::Beacons;
+use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::repeater::Repeater;
-use fodo_ca::search::Flaw;
+use fodo_ca::search::DatagramFlaw;
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn row_1_datagrams_that_end_early_are_not_answered() {
     }
 }
 
-fn flaw(bytes: &[u8]) -> Option<Flaw> {
+fn flaw(bytes: &[u8]) -> Option<DatagramFlaw> {
     Responder::new(6000, Now::for_test()).handle(HERE, bytes, &mut |_| true, &mut Vec::new())
 }
 
@@ -41,7 +41,7 @@ fn row_1_a_datagram_that_is_cut_anywhere_but_between_messages_is_told_as_such() 
     let cuts: Vec<usize> = (0..=whole.len()).filter(|&n_bytes| flaw(&whole[..n_bytes]).is_none()).collect();
 
     assert_eq!(cuts, [16, whole.len()], "after VERSION, and at the end");
-    assert_eq!(flaw(&whole[..20]), Some(Flaw::Cut));
+    assert_eq!(flaw(&whole[..20]), Some(DatagramFlaw::Cut));
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn row_4_what_is_no_name_is_told_with_its_start() {
     for (bytes, start) in [
         (unended, "12345678".to_owned()),
         (search(b""), String::new()),
-        (search(&[b'x'; 60_000]), "x".repeat(limit::SHOWN_BYTES)),
+        (search(&[b'x'; 60_000]), "x".repeat(limit::SHOWN_NAME_BYTES_MAX)),
         (search(b"a\xff"), "a\u{fffd}".to_owned()),
     ] {
-        assert_eq!(flaw(&bytes), Some(Flaw::NoName(start)));
+        assert_eq!(flaw(&bytes), Some(DatagramFlaw::NoName(start)));
     }
 }
 
@@ -77,7 +77,7 @@ fn row_2_a_payload_that_is_not_a_multiple_of_8_bytes_ends_the_datagram_the_same_
     odd.extend_from_slice(b"x\0");
 
     assert_eq!(answers(&odd), []);
-    assert_eq!(flaw(&odd), Some(Flaw::Misaligned));
+    assert_eq!(flaw(&odd), Some(DatagramFlaw::Misaligned));
     let behind_a_whole_one = [search(b"x"), odd[16..].to_vec(), search(b"x")[16..].to_vec()].concat();
     let answered = answers(&behind_a_whole_one);
     assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and the reply to the first");
@@ -263,7 +263,7 @@ fn beacons_and_repeater_survive_any_datagram_and_shout_no_louder_than_they_hear(
             [beacon.clone(), fodo_ca::repeater::registration()][chance.below(2)].repeat(1 + chance.below(30));
         let bytes = chance.mutated(&messages);
         let now = Now::for_test();
-        let mut beacons = Beacons::new(now);
+        let mut beacons = BeaconMonitor::new(now);
         let mut repeater = Repeater::new(5065);
         let (mut anomalies, mut out) = (Vec::new(), Vec::new());
         repeater.handle(HERE, true, &fodo_ca::repeater::registration(), now, &mut |_| true, &mut out);

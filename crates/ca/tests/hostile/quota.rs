@@ -35,7 +35,10 @@ fn row_17_and_18_who_holds_more_than_it_may_is_told_and_closed() {
         server.hear(&[first_too_many]);
 
         assert!(matches!(server.last(), Answer::Error { status: Eca::ALLOCMEM, .. }), "{what}");
-        assert!(matches!(server.events.last(), Some(server::Event::Closed(server::Closed::Exceeded(_)))), "{what}");
+        assert!(
+            matches!(server.events.last(), Some(server::Event::Closed(server::CloseReason::Exceeded(_)))),
+            "{what}"
+        );
     }
 }
 
@@ -95,7 +98,7 @@ fn row_80_a_put_that_outgrows_its_room_is_refused_and_dropped_and_the_circuit_li
         }
 
         assert_eq!(put_status(&mut server), Eca::ALLOCMEM, "{what}");
-        assert_eq!(server.events, [server::Event::Drained(server::Drained::NoRoom)], "{what}");
+        assert_eq!(server.events, [server::Event::Drained(server::DroppedPut::NoRoom)], "{what}");
         assert!(server.is_usable(), "{what}");
     }
 }
@@ -111,7 +114,7 @@ fn row_80_a_put_without_rights_is_refused_by_its_header_and_takes_no_memory() {
     assert_eq!(put_status(&mut server), Eca::NOWTACCESS);
     assert_eq!(server.circuit.held_bytes(), before);
     server.hear(&[put[400_000..].to_vec()]);
-    assert_eq!(server.events, [server::Event::Drained(server::Drained::NoAccess)]);
+    assert_eq!(server.events, [server::Event::Drained(server::DroppedPut::NoAccess)]);
     server.circuit.rights_changed(Sid(0), Rights { read: true, write: true });
     server.hear(&[put]);
     assert!(matches!(server.events.last(), Some(server::Event::Write { .. })), "a put within the limit succeeds");

@@ -12,11 +12,11 @@ fn row_15_a_message_that_trickles_or_stops_closes_after_its_time() {
             server.now = start + Duration::from_secs(n as u64);
             server.hear(&[vec![*byte]]);
             server.circuit.tick(server.now, &mut server.events);
-            assert_eq!(server.circuit.deadline(), Some((start + limit::MESSAGE).monotonic));
+            assert_eq!(server.circuit.deadline(), Some((start + limit::MESSAGE_TIMEOUT).monotonic));
         }
         assert!(!server.is_closed());
 
-        server.circuit.tick(start + limit::MESSAGE, &mut server.events);
+        server.circuit.tick(start + limit::MESSAGE_TIMEOUT, &mut server.events);
 
         assert!(server.is_closed(), "{n_bytes}");
     }
@@ -39,7 +39,9 @@ fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
 
 #[test]
 fn row_15_a_large_value_that_trickles_closes_and_one_on_a_slow_line_does_not() {
-    for (bytes_per_minute, is_to_close) in [(limit::PROGRESS_BYTES / 2, true), (limit::PROGRESS_BYTES, false)] {
+    for (bytes_per_minute, is_to_close) in
+        [(limit::MESSAGE_PROGRESS_BYTES / 2, true), (limit::MESSAGE_PROGRESS_BYTES, false)]
+    {
         let mut server = Server::with_array();
         server.hear(&[put_of(80_000)[..100].to_vec()]);
 
@@ -58,9 +60,9 @@ fn row_15_a_large_value_that_trickles_closes_and_one_on_a_slow_line_does_not() {
 fn row_15_the_time_of_a_message_begins_anew_when_its_circuit_is_read_again() {
     let mut server = Server::with_array();
     server.hear(&[put_of(80_000)[..100].to_vec()]);
-    server.now = server.now + limit::MESSAGE;
+    server.now = server.now + limit::MESSAGE_TIMEOUT;
 
     server.circuit.resume(server.now);
 
-    assert_eq!(server.circuit.deadline(), Some((server.now + limit::MESSAGE).monotonic));
+    assert_eq!(server.circuit.deadline(), Some((server.now + limit::MESSAGE_TIMEOUT).monotonic));
 }

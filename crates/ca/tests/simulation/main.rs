@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_ca::beacon::Beacons;
+use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
-use fodo_ca::shares::Shares;
+use fodo_ca::shares::SearchShares;
 use fodo_ca::{Cid, client, limit, server};
 use fodo_data::Now;
 
@@ -54,7 +54,7 @@ fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
 
         world.server.circuit.received(&bytes[..cut], world.now, &mut events);
         let deadline = world.server.circuit.deadline();
-        world.server.circuit.tick(world.now + limit::MESSAGE, &mut events);
+        world.server.circuit.tick(world.now + limit::MESSAGE_TIMEOUT, &mut events);
 
         let is_closed = matches!(events.last(), Some(server::Event::Closed(_)));
         assert_eq!(is_closed, deadline.is_some(), "seed {seed}: {cut} bytes");
@@ -74,7 +74,7 @@ fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
     let mut client = client::Circuit::new(&config, start);
     let mut server = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, start);
     let (mut searcher, mut responder) = (Searcher::new(1), Responder::new(5064, start));
-    let (mut beacons, mut shares) = (Beacons::new(start), Shares::new(100, 1000));
+    let (mut beacons, mut shares) = (BeaconMonitor::new(start), SearchShares::new(100, 1000));
     (0..20).for_each(|cid| searcher.add(Cid(cid), "x", start));
     let mut said = Vec::new();
     for step in 0..6000 {

@@ -4,12 +4,12 @@ use std::io;
 
 use fodo_net::{Error, Facts, Reading};
 
-use super::Outlet;
+use super::OutputStreams;
 use super::dbr::Dbr;
 use super::format::{self, Style};
 use super::getopt::{self, Flag};
-use super::options::{Common, own};
-use super::plant::{Plant, connect_all};
+use super::options::{CommonOptions, handle_common};
+use super::plant::{ToolClient, connect_all};
 use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "tacnhsSVe:f:g:l:#:d:0:w:p:F:";
@@ -38,7 +38,7 @@ Example: caget -a -f8 my:channel another:channel
 
 /// The output format for each PV.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum CagetLayout {
     Plain,
     Terse,
     Wide,
@@ -46,15 +46,20 @@ enum Layout {
 }
 
 /// The parsed flags.
-struct Options {
-    common: Common,
-    layout: Layout,
+struct CagetOptions {
+    common: CommonOptions,
+    layout: CagetLayout,
     floats_as_text: bool,
     counts_as_there_are: bool,
 }
 
 /// Runs the tool; returns its exit code.
-pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+pub fn run(
+    arguments: &[String],
+    plant: &mut dyn ToolClient,
+    clock: &Clock,
+    outlet: &mut OutputStreams<'_>,
+) -> io::Result<u8> {
     let (flags, names) = getopt::parse(arguments, FLAGS, false);
     let mut options = match options(&flags, clock, outlet)? {
         Ok(options) => options,
@@ -73,7 +78,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &
         .enumerate()
         .map(|(pv, facts)| {
             let dbr = match options.layout {
-                Layout::Specified(dbr) => dbr,
+                CagetLayout::Specified(dbr) => dbr,
                 _ => style.request_type(facts.kind, options.floats_as_text),
             };
             (pv, dbr, count(style.count_asked, facts, options.counts_as_there_are))
@@ -105,50 +110,51 @@ fn print(
     (dbr, count): (Dbr, u32),
     reading: &Result<Reading, Error>,
     style: &Style,
-    layout: Layout,
+    layout: CagetLayout,
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     // Without a response the tools use the requested count.
     let n_elements = reading.as_ref().map_or(count as usize, |reading| reading.value.len());
     match (layout, reading) {
-        (Layout::Plain | Layout::Terse, reading) => {
-            let head = if layout == Layout::Plain { style.name(name, n_elements) } else { String::new() };
+        (CagetLayout::Plain | CagetLayout::Terse, reading) => {
+            let head = if layout == CagetLayout::Plain { style.name(name, n_elements) } else { String::new() };
             match reading {
                 Ok(reading) => writeln!(out, "{head}{}", style.counted_value(&reading.value)),
-                Err(error) => writeln!(out, "{head}{}", format::complaint(error)),
+                Err(error) => writeln!(out, "{head}{}", format::error_text(error)),
             }
         }
-        (Layout::Wide, Ok(reading)) => {
+        (CagetLayout::Wide, Ok(reading)) => {
             let stamp = style.clock.for_epics(reading.time);
             writeln!(out, "{}{}", style.name(name, n_elements), style.wide(&stamp, reading))
         }
-        (Layout::Wide, Err(error)) => {
+        (CagetLayout::Wide, Err(error)) => {
             let now = style.clock.for_epics(std::time::SystemTime::now().into());
-            writeln!(out, "{}{now} {}", style.name(name, n_elements), format::complaint(error))
+            writeln!(out, "{}{now} {}", style.name(name, n_elements), format::error_text(error))
         }
-        (Layout::Specified(_), Ok(reading)) => write!(out, "{name}\n{}", style.block(dbr, facts.kind, reading)),
-        (Layout::Specified(_), Err(error)) => writeln!(out, "{name}\n    {}", format::complaint(error)),
+        (CagetLayout::Specified(_), Ok(reading)) => write!(out, "{name}\n{}", style.block(dbr, facts.kind, reading)),
+        (CagetLayout::Specified(_), Err(error)) => writeln!(out, "{name}\n    {}", format::error_text(error)),
     }
 }
 
 /// Parses the flags; the inner `Err` is the exit code to end with immediately.
-fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
-    let common = Common::new("caget", clock, outlet.err)?;
-    let mut options = Options { common, layout: Layout::Plain, floats_as_text: false, counts_as_there_are: false };
+fn options(flags: &[Flag], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io::Result<Result<CagetOptions, u8>> {
+    let common = CommonOptions::new("caget", clock, outlet.err)?;
+    let mut options =
+        CagetOptions { common, layout: CagetLayout::Plain, floats_as_text: false, counts_as_there_are: false };
     for flag in flags {
-        let (letter, value) = match own(flag, "caget", HELP, outlet)? {
+        let (letter, value) = match handle_common(flag, "caget", HELP, outlet)? {
             Ok(own) => own,
             Err(code) => return Ok(Err(code)),
         };
         match letter {
-            't' => options.switch(Layout::Terse, outlet)?,
-            'a' => options.switch(Layout::Wide, outlet)?,
+            't' => options.switch(CagetLayout::Terse, outlet)?,
+            'a' => options.switch(CagetLayout::Wide, outlet)?,
             'c' => options.counts_as_there_are = true,
             's' => options.floats_as_text = true,
             'd' => match Dbr::parse(value) {
-                Some(dbr) => options.switch(Layout::Specified(dbr), outlet)?,
+                Some(dbr) => options.switch(CagetLayout::Specified(dbr), outlet)?,
                 None => {
-                    options.switch(Layout::Plain, outlet)?;
+                    options.switch(CagetLayout::Plain, outlet)?;
                     writeln!(
                         outlet.err,
                         "Requested dbr type out of range or invalid - ignored. ('caget -h' for help.)"
@@ -159,8 +165,8 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
                 let had_base = std::mem::take(&mut options.common.integer_base_given);
                 options.common.take(letter, value, outlet.err)?;
                 // With `-d` before it, an integer base changes the requested type to LONG.
-                if options.common.integer_base_given && matches!(options.layout, Layout::Specified(_)) {
-                    options.layout = Layout::Specified(Dbr::LONG);
+                if options.common.integer_base_given && matches!(options.layout, CagetLayout::Specified(_)) {
+                    options.layout = CagetLayout::Specified(Dbr::LONG);
                 }
                 options.common.integer_base_given |= had_base;
             }
@@ -169,9 +175,9 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
     Ok(Ok(options))
 }
 
-impl Options {
-    fn switch(&mut self, layout: Layout, outlet: &mut Outlet<'_>) -> io::Result<()> {
-        if self.layout != Layout::Plain {
+impl CagetOptions {
+    fn switch(&mut self, layout: CagetLayout, outlet: &mut OutputStreams<'_>) -> io::Result<()> {
+        if self.layout != CagetLayout::Plain {
             writeln!(outlet.err, "Options t,d,a are mutually exclusive. ('caget -h' for help.)")?;
         }
         self.layout = layout;

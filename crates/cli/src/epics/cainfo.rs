@@ -4,11 +4,11 @@ use std::io;
 
 use fodo_net::{Detail, Facts};
 
-use super::Outlet;
+use super::OutputStreams;
 use super::dbr::{self, Dbr};
 use super::getopt;
-use super::options::{Common, leading_whole, own};
-use super::plant::{Plant, connect_all};
+use super::options::{CommonOptions, handle_common, leading_integer};
+use super::plant::{ToolClient, connect_all};
 use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "hVw:s:p:";
@@ -28,16 +28,16 @@ Example: cainfo my:channel another:channel
 ";
 
 /// Runs the tool; returns its exit code.
-pub fn run(arguments: &[String], plant: &mut dyn Plant, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+pub fn run(arguments: &[String], plant: &mut dyn ToolClient, outlet: &mut OutputStreams<'_>) -> io::Result<u8> {
     let (flags, names) = getopt::parse(arguments, FLAGS, false);
-    let mut common = Common::new("cainfo", &Clock::utc(), outlet.err)?;
+    let mut common = CommonOptions::new("cainfo", &Clock::utc(), outlet.err)?;
     for flag in &flags {
-        let (letter, value) = match own(flag, "cainfo", HELP, outlet)? {
+        let (letter, value) = match handle_common(flag, "cainfo", HELP, outlet)? {
             Ok(own) => own,
             Err(code) => return Ok(code),
         };
         match letter {
-            's' => match leading_whole(value) {
+            's' => match leading_integer(value) {
                 Some(0) => {}
                 Some(_) => {
                     writeln!(outlet.err, "cainfo: -s is not supported, because it prints internals of libca")?;

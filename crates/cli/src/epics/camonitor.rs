@@ -5,18 +5,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Refusal, TimeStamp};
 
-use super::Outlet;
+use super::OutputStreams;
 use super::caget::count;
 use super::format::Style;
 use super::getopt;
-use super::options::{Common, own};
+use super::options::{CommonOptions, handle_common};
 use super::stamps::Stamps;
 use super::status;
 use crate::exit::explain;
 use crate::limit;
 use crate::local_time::Clock;
 use crate::notices;
-use crate::watch::{Happening, Watch};
+use crate::watch::{PvMonitors, WatchEvent};
 
 pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
 
@@ -44,14 +44,14 @@ Example: camonitor -f8 my:channel another:channel
 ";
 
 /// The parsed flags.
-pub(super) struct Options {
+pub(super) struct CamonitorOptions {
     /// Flags common to the tools.
-    pub common: Common,
+    pub common: CommonOptions,
     mask: EventMask,
     floats_as_text: bool,
 }
 
-impl Options {
+impl CamonitorOptions {
     /// The options of the subscription.
     pub fn ask(&self, facts: &Facts) -> MonitorOptions {
         let style = &self.common.style;
@@ -62,21 +62,21 @@ impl Options {
 }
 
 /// The flags and the PVs to monitor.
-pub(super) struct Wanted {
-    pub options: Options,
+pub(super) struct MonitorArguments {
+    pub options: CamonitorOptions,
     pub stamps: Stamps,
     pub names: Vec<String>,
 }
 
 /// Runs the tool; returns its exit code.
-pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
-    let Wanted { options, stamps, names } = match wanted(arguments, clock, outlet)? {
+pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io::Result<u8> {
+    let MonitorArguments { options, stamps, names } = match wanted(arguments, clock, outlet)? {
         Ok(wanted) => wanted,
         Err(code) => return Ok(code),
     };
-    let mut lines = Lines::new(&names, &options.common.style, stamps);
+    let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
     let told = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
-    let mut watch = match Watch::start(&names, told, |facts| options.ask(facts)) {
+    let mut watch = match PvMonitors::start(&names, told, |facts| options.ask(facts)) {
         Ok(watch) => watch,
         Err(error) => {
             writeln!(outlet.err, "{error}")?;
@@ -92,15 +92,15 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
             missing_after.saturating_duration_since(Instant::now())
         };
         match watch.next(wait) {
-            Some(Happening::Event(pv, event)) => {
+            Some(WatchEvent::Event(pv, event)) => {
                 lines.print(pv, &event, SystemTime::now().into(), outlet.out)?;
                 outlet.out.flush()?;
             }
-            Some(Happening::Failed(error)) => {
+            Some(WatchEvent::Failed(error)) => {
                 writeln!(outlet.err, "{}", explain(&error))?;
                 return Ok(1);
             }
-            Some(Happening::Stop) | None => {}
+            Some(WatchEvent::Stop) | None => {}
         }
         if !are_missing_told && Instant::now() >= missing_after {
             are_missing_told = true;
@@ -111,24 +111,24 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
 }
 
 /// Prints lines and keeps the state that later lines depend on.
-pub struct Lines<'a> {
+pub struct LinePrinter<'a> {
     names: &'a [String],
     style: &'a Style,
     stamps: Stamps,
-    pvs: Vec<Seen>,
+    pvs: Vec<PvState>,
 }
 
 /// The state of one PV.
 #[derive(Clone, Default)]
-struct Seen {
+struct PvState {
     was_connected: bool,
     n_elements: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LinePrinter<'a> {
     /// Creates the state before the first event.
-    pub fn new(names: &'a [String], style: &'a Style, stamps: Stamps) -> Lines<'a> {
-        Lines { names, style, stamps, pvs: vec![Seen::default(); names.len()] }
+    pub fn new(names: &'a [String], style: &'a Style, stamps: Stamps) -> LinePrinter<'a> {
+        LinePrinter { names, style, stamps, pvs: vec![PvState::default(); names.len()] }
     }
 
     /// Prints the line of an event at `now`, if it has one.
@@ -142,11 +142,11 @@ impl<'a> Lines<'a> {
         let (Some(name), Some(seen)) = (self.names.get(pv), self.pvs.get_mut(pv)) else { return Ok(()) };
         match event {
             MonitorEvent::Connected(facts) => {
-                *seen = Seen { was_connected: true, n_elements: facts.count_max as usize };
+                *seen = PvState { was_connected: true, n_elements: facts.count_max as usize };
                 Ok(())
             }
             MonitorEvent::Update(reading) => {
-                *seen = Seen { was_connected: true, n_elements: reading.value.len() };
+                *seen = PvState { was_connected: true, n_elements: reading.value.len() };
                 let stamp = self.stamps.stamp(pv, reading.time, now, &self.style.clock);
                 writeln!(out, "{}{}", self.style.name(name, reading.value.len()), self.style.wide(&stamp, reading))
             }
@@ -178,13 +178,17 @@ impl<'a> Lines<'a> {
 }
 
 /// Parses the arguments; the inner `Err` is the exit code to end with immediately.
-pub(super) fn wanted(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Wanted, u8>> {
+pub(super) fn wanted(
+    arguments: &[String],
+    clock: &Clock,
+    outlet: &mut OutputStreams<'_>,
+) -> io::Result<Result<MonitorArguments, u8>> {
     let (flags, names) = getopt::parse(arguments, FLAGS, false);
     let mut stamps = Stamps::new(names.len(), SystemTime::now().into());
-    let common = Common::new("camonitor", clock, outlet.err)?;
-    let mut options = Options { common, mask: EventMask::VALUE | EventMask::ALARM, floats_as_text: false };
+    let common = CommonOptions::new("camonitor", clock, outlet.err)?;
+    let mut options = CamonitorOptions { common, mask: EventMask::VALUE | EventMask::ALARM, floats_as_text: false };
     for flag in &flags {
-        let (letter, value) = match own(flag, "camonitor", HELP, outlet)? {
+        let (letter, value) = match handle_common(flag, "camonitor", HELP, outlet)? {
             Ok(own) => own,
             Err(code) => return Ok(Err(code)),
         };
@@ -209,5 +213,5 @@ pub(super) fn wanted(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_
         writeln!(outlet.err, "No pv name specified. ('camonitor -h' for help.)")?;
         return Ok(Err(1));
     }
-    Ok(Ok(Wanted { options, stamps, names }))
+    Ok(Ok(MonitorArguments { options, stamps, names }))
 }

@@ -4,13 +4,13 @@ use std::io;
 
 use fodo_net::{Array, Detail, Error, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
 
-use super::Outlet;
+use super::OutputStreams;
 use super::dbr::Dbr;
 use super::escape;
 use super::format;
 use super::getopt::{self, Flag};
-use super::options::{Common, leading_f64, own};
-use super::plant::{Plant, connect_all};
+use super::options::{CommonOptions, handle_common, leading_f64};
+use super::plant::{ToolClient, connect_all};
 use super::status;
 use crate::limit;
 use crate::local_time::Clock;
@@ -38,7 +38,7 @@ Example: caput my:channel 1.2
 
 /// The output format of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum CaputLayout {
     Plain,
     Terse,
     Long,
@@ -46,22 +46,27 @@ enum Layout {
 
 /// How enum values are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum States {
+enum EnumInput {
     Either,
     Numbers,
     Labels,
 }
 
-struct Options {
-    common: Common,
-    layout: Layout,
-    states: States,
+struct CaputOptions {
+    common: CommonOptions,
+    layout: CaputLayout,
+    states: EnumInput,
     is_array: bool,
     waits: bool,
 }
 
 /// Runs the tool; returns its exit code.
-pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+pub fn run(
+    arguments: &[String],
+    plant: &mut dyn ToolClient,
+    clock: &Clock,
+    outlet: &mut OutputStreams<'_>,
+) -> io::Result<u8> {
     // A value may begin with a dash, so the first argument that is not a flag ends the flags.
     let (flags, words) = getopt::parse(arguments, FLAGS, true);
     let options = match options(&flags, clock, outlet)? {
@@ -90,11 +95,11 @@ fn write(
     name: &str,
     value: Value,
     facts: &Facts,
-    options: &Options,
-    plant: &mut dyn Plant,
-    outlet: &mut Outlet<'_>,
+    options: &CaputOptions,
+    plant: &mut dyn ToolClient,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<u8> {
-    if options.layout != Layout::Terse {
+    if options.layout != CaputLayout::Terse {
         outlet.out.write_all(b"Old : ")?;
         print(name, facts, options, plant, outlet)?;
         outlet.out.flush()?;
@@ -121,7 +126,7 @@ fn write(
             return Ok(1);
         }
     }
-    if options.layout != Layout::Terse {
+    if options.layout != CaputLayout::Terse {
         outlet.out.write_all(b"New : ")?;
     }
     print(name, facts, options, plant, outlet)?;
@@ -145,15 +150,15 @@ fn reason(error: &Error) -> String {
 fn print(
     name: &str,
     facts: &Facts,
-    options: &Options,
-    plant: &mut dyn Plant,
-    outlet: &mut Outlet<'_>,
+    options: &CaputOptions,
+    plant: &mut dyn ToolClient,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<()> {
     let style = &options.common.style;
     let request = style.request_type(facts.kind, false).request(facts.count_max);
     let reading = plant.read(&[(0, request)], options.common.timeout()).pop();
     let (head, complaint) = match (&reading, options.layout) {
-        (Some(Ok(reading)), Layout::Long) => {
+        (Some(Ok(reading)), CaputLayout::Long) => {
             let stamp = style.clock.for_epics(reading.time);
             let head = style.name(name, reading.value.len());
             return writeln!(outlet.out, "{head}{}", style.wide(&stamp, reading));
@@ -166,25 +171,26 @@ fn print(
             if matches!(error, Error::NoAnswer { .. }) {
                 writeln!(outlet.err, "Read operation timed out: PV data was not read.")?;
             }
-            let head = if layout == Layout::Terse { String::new() } else { style.name(name, facts.count_max as usize) };
-            (head, format::complaint(error))
+            let head =
+                if layout == CaputLayout::Terse { String::new() } else { style.name(name, facts.count_max as usize) };
+            (head, format::error_text(error))
         }
         (None, _) => (String::new(), String::new()),
     };
     writeln!(outlet.out, "{head}{complaint}")
 }
 
-fn head(name: &str, options: &Options, layout: Layout, reading: &Reading) -> String {
-    if layout == Layout::Terse { String::new() } else { options.common.style.name(name, reading.value.len()) }
+fn head(name: &str, options: &CaputOptions, layout: CaputLayout, reading: &Reading) -> String {
+    if layout == CaputLayout::Terse { String::new() } else { options.common.style.name(name, reading.value.len()) }
 }
 
 /// The value to write; `None` after an error has been printed.
 fn value(
     words: &[String],
     facts: &Facts,
-    options: &Options,
-    plant: &mut dyn Plant,
-    outlet: &mut Outlet<'_>,
+    options: &CaputOptions,
+    plant: &mut dyn ToolClient,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<Option<Value>> {
     let words: Vec<String> = if options.is_array { words[1..].to_vec() } else { vec![words.join(" ")] };
     if facts.kind == Kind::Enum {
@@ -209,9 +215,9 @@ fn texts(words: &[String]) -> Value {
 /// Interprets words as labels or numbers, according to the flags and the states of the enum.
 fn enum_value(
     words: &[String],
-    options: &Options,
-    plant: &mut dyn Plant,
-    outlet: &mut Outlet<'_>,
+    options: &CaputOptions,
+    plant: &mut dyn ToolClient,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<Option<Value>> {
     let request = Dbr::of(Kind::Enum, Detail::Graphic).request(1);
     let Some(Ok(reading)) = plant.read(&[(0, request)], options.common.timeout()).pop() else {
@@ -223,17 +229,17 @@ fn enum_value(
     let mut numbers = Vec::with_capacity(words.len());
     for word in words {
         let label = Text::from_bytes(&escape::raw(word, limit::STRING_BYTES));
-        are_numbers = options.states == States::Numbers || !labels.contains(&label);
+        are_numbers = options.states == EnumInput::Numbers || !labels.contains(&label);
         if !are_numbers {
             numbers.push(0.0);
             continue;
         }
         let number = match (options.states, leading_f64(word)) {
-            (States::Numbers, None) => {
+            (EnumInput::Numbers, None) => {
                 writeln!(outlet.err, "Enum index value '{word}' is not a number.")?;
                 return Ok(None);
             }
-            (States::Labels, _) | (States::Either, None) => {
+            (EnumInput::Labels, _) | (EnumInput::Either, None) => {
                 writeln!(outlet.err, "Enum string value '{label}' invalid.")?;
                 return Ok(None);
             }
@@ -252,27 +258,28 @@ fn enum_value(
 }
 
 /// Parses the flags; the inner `Err` is the exit code to end with immediately.
-fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
-    let common = Common::new("caput", clock, outlet.err)?;
-    let mut options = Options { common, layout: Layout::Plain, states: States::Either, is_array: false, waits: false };
+fn options(flags: &[Flag], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io::Result<Result<CaputOptions, u8>> {
+    let common = CommonOptions::new("caput", clock, outlet.err)?;
+    let mut options =
+        CaputOptions { common, layout: CaputLayout::Plain, states: EnumInput::Either, is_array: false, waits: false };
     for flag in flags {
-        let (letter, value) = match own(flag, "caput", HELP, outlet)? {
+        let (letter, value) = match handle_common(flag, "caput", HELP, outlet)? {
             Ok(own) => own,
             Err(code) => return Ok(Err(code)),
         };
         match letter {
-            't' => options.layout = Layout::Terse,
-            'l' => options.layout = Layout::Long,
+            't' => options.layout = CaputLayout::Terse,
+            'l' => options.layout = CaputLayout::Long,
             'c' => options.waits = true,
-            's' => options.states = States::Labels,
-            'n' => options.states = States::Numbers,
+            's' => options.states = EnumInput::Labels,
+            'n' => options.states = EnumInput::Numbers,
             'S' => options.is_array = false,
             'a' => options.is_array = true,
             _ => {}
         }
         match letter {
             // A valid count is ignored, because the number of values determines the count.
-            '#' if super::options::leading_whole(value).is_some() => {}
+            '#' if super::options::leading_integer(value).is_some() => {}
             'n' | 's' => options.common.style.enums_as_numbers = letter == 'n',
             'S' | 'a' => options.common.style.chars_as_text = letter == 'S',
             't' | 'l' | 'c' => {}

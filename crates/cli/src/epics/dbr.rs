@@ -37,7 +37,7 @@ impl Dbr {
 
     /// Parses the value of `-d`: a number, or a name with or without `DBR_`; `INT` means `SHORT`.
     pub fn parse(text: &str) -> Option<Dbr> {
-        let dbr = match super::options::leading_whole(text) {
+        let dbr = match super::options::leading_integer(text) {
             Some(number) => Dbr(usize::try_from(number).ok()?),
             None => {
                 let name = text.strip_prefix("DBR_").unwrap_or(text);

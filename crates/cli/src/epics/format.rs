@@ -259,7 +259,7 @@ impl Style {
 }
 
 /// The text that the tools print instead of a value that could not be read.
-pub fn complaint(error: &Error) -> String {
+pub fn error_text(error: &Error) -> String {
     match error {
         Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
         Error::Refused { refusal: Refusal::Status { status, .. }, .. } => {

@@ -17,10 +17,10 @@ use fodo_net::{
     TimeStamp, Value,
 };
 
-use super::Outlet;
-use super::camonitor::{self, Lines, Wanted};
+use super::OutputStreams;
+use super::camonitor::{self, LinePrinter, MonitorArguments};
 use super::options::leading_f64;
-use super::plant::Plant;
+use super::plant::ToolClient;
 use crate::local_time::Clock;
 
 #[path = "../../tests/support/captured.rs"]
@@ -30,7 +30,7 @@ const STAMP: TimeStamp = TimeStamp { unix_s: 1_795_000_000, nanos: 123_456_000 }
 
 /// The state of a PV on the server.
 #[derive(Clone)]
-struct Served {
+struct GoldenPv {
     value: Value,
     count_max: u32,
     alarm: Alarm,
@@ -42,44 +42,44 @@ struct Served {
     text: Option<&'static str>,
 }
 
-fn scalar(value: impl Into<Value>, class_name: &'static str) -> Served {
+fn scalar(value: impl Into<Value>, class_name: &'static str) -> GoldenPv {
     let alarm_limits = Limits { low: f64::NAN, high: f64::NAN };
     let acknowledge = Some(Acknowledge { transient: true, severity: Severity::None });
     let meta = Meta { alarm: alarm_limits, warning: alarm_limits, acknowledge, ..Meta::default() };
     let alarm = Alarm::default();
     let value = value.into();
-    Served { value, count_max: 1, alarm, time: STAMP, meta, class_name, may_write: true, text: None }
+    GoldenPv { value, count_max: 1, alarm, time: STAMP, meta, class_name, may_write: true, text: None }
 }
 
-fn enumerated(index: u16, class_name: &'static str, labels: &[&str]) -> Served {
+fn enumerated(index: u16, class_name: &'static str, labels: &[&str]) -> GoldenPv {
     let mut served = scalar(Value::Scalar(Scalar::Enum(index)), class_name);
     served.meta.labels = labels.iter().map(|&label| label.into()).collect();
     served
 }
 
-fn analogue(value: f64, precision: i16) -> Served {
+fn analogue(value: f64, precision: i16) -> GoldenPv {
     let mut served = scalar(value, "ao");
     served.meta.precision = precision;
     served
 }
 
-fn long(value: i32) -> Served {
+fn long(value: i32) -> GoldenPv {
     let mut served = scalar(value, "longout");
     (served.meta.alarm, served.meta.warning) = (Limits::default(), Limits::default());
     served
 }
 
-fn waveform(value: impl Into<Value>, count_max: u32) -> Served {
-    Served { count_max, ..scalar(value, "waveform") }
+fn waveform(value: impl Into<Value>, count_max: u32) -> GoldenPv {
+    GoldenPv { count_max, ..scalar(value, "waveform") }
 }
 
-fn alarmed(mut served: Served, severity: Severity, status: Status) -> Served {
+fn alarmed(mut served: GoldenPv, severity: Severity, status: Status) -> GoldenPv {
     served.alarm = Alarm { severity, status };
     served.meta.acknowledge = Some(Acknowledge { transient: true, severity });
     served
 }
 
-fn chars(text: &str, count_max: u32) -> Served {
+fn chars(text: &str, count_max: u32) -> GoldenPv {
     waveform(text.as_bytes().to_vec(), count_max)
 }
 
@@ -100,7 +100,7 @@ const SCANS: &[&str] = &[
     ".1 second",
 ];
 
-fn analogue_output(pvs: &mut BTreeMap<String, Served>) {
+fn analogue_output(pvs: &mut BTreeMap<String, GoldenPv>) {
     let mut ao = analogue(1.5, 3);
     ao.meta.units = "mm".into();
     ao.meta.display = Limits { low: -10.0, high: 10.0 };
@@ -113,7 +113,7 @@ fn analogue_output(pvs: &mut BTreeMap<String, Served>) {
     pvs.insert("g:ao.DESC$".into(), chars("An analogue output", 41));
     pvs.insert("g:ao.EGU".into(), scalar("mm", "ao"));
     pvs.insert("g:ao.HIHI".into(), analogue(9.0, 3));
-    pvs.insert("g:ao.NAME".into(), Served { may_write: false, ..scalar("g:ao", "ao") });
+    pvs.insert("g:ao.NAME".into(), GoldenPv { may_write: false, ..scalar("g:ao", "ao") });
     pvs.insert("g:ao.NAME$".into(), chars("g:ao", 61));
     pvs.insert("g:ao.PREC".into(), scalar(3_i16, "ao"));
     pvs.insert("g:ao.RTYP".into(), scalar("ao", "ao"));
@@ -122,7 +122,7 @@ fn analogue_output(pvs: &mut BTreeMap<String, Served>) {
     pvs.insert("g:ao.UDF".into(), scalar(0_u8, "ao"));
 }
 
-fn scalars(pvs: &mut BTreeMap<String, Served>) {
+fn scalars(pvs: &mut BTreeMap<String, GoldenPv>) {
     let udf = |served| alarmed(served, Severity::Invalid, Status::UDF);
     let mut undefined = udf(analogue(0.0, 0));
     undefined.meta.units = "V".into();
@@ -137,7 +137,7 @@ fn scalars(pvs: &mut BTreeMap<String, Served>) {
         ("g:pi", analogue(std::f64::consts::PI, 4)),
         ("g:nan", udf(analogue(f64::NAN, 2))),
         ("g:inf", analogue(f64::NEG_INFINITY, 2)),
-        ("g:large", Served { text: Some(" 1.23e+20"), ..analogue(1.234_567_89e20, 2) }),
+        ("g:large", GoldenPv { text: Some(" 1.23e+20"), ..analogue(1.234_567_89e20, 2) }),
         ("g:million", analogue(1_234_567.8, 1)),
         ("g:small", analogue(-1.5e-7, 9)),
         ("g:third", analogue(1.0 / 3.0, 0)),
@@ -158,7 +158,7 @@ fn scalars(pvs: &mut BTreeMap<String, Served>) {
     pvs.extend(all.map(|(name, served)| (name.to_owned(), served)));
 }
 
-fn waveforms(pvs: &mut BTreeMap<String, Served>) {
+fn waveforms(pvs: &mut BTreeMap<String, GoldenPv>) {
     let mut double = waveform(vec![1.0, 2.5, -3e10], 5);
     double.meta.precision = 2;
     double.meta.units = "A".into();
@@ -180,7 +180,7 @@ fn waveforms(pvs: &mut BTreeMap<String, Served>) {
 
 /// A simulation of softIoc with golden.db.
 struct Golden {
-    pvs: BTreeMap<String, Served>,
+    pvs: BTreeMap<String, GoldenPv>,
     connected: Vec<String>,
 }
 
@@ -248,7 +248,7 @@ impl Golden {
     }
 }
 
-fn converted(served: &Served, kind: Kind) -> Value {
+fn converted(served: &GoldenPv, kind: Kind) -> Value {
     if let (Value::Scalar(Scalar::Enum(index)), Kind::Text) = (&served.value, kind) {
         return match served.meta.labels.get(usize::from(*index)) {
             Some(label) => Value::Scalar(Scalar::Text(label.clone())),
@@ -286,7 +286,7 @@ fn padded(value: Value, kind: Kind, count: u32) -> Value {
     }
 }
 
-impl Plant for Golden {
+impl ToolClient for Golden {
     fn connect(&mut self, names: &[String], _: fodo_net::Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         self.connected = names.to_vec();
         let missing = |name: &String| Error::NotFound { pv: name.clone(), after: timeout };
@@ -308,14 +308,14 @@ impl Plant for Golden {
     }
 }
 
-fn compare(captured_text: &str, mut run: impl FnMut(&[String], &mut Outlet<'_>) -> String) {
+fn compare(captured_text: &str, mut run: impl FnMut(&[String], &mut OutputStreams<'_>) -> String) {
     let mut n_compared = 0;
     for case in captured::commands(captured_text) {
         if case.command.ends_with(" -V") {
             continue;
         }
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut outlet = Outlet { out: &mut out, err: &mut err };
+        let mut outlet = OutputStreams { out: &mut out, err: &mut err };
 
         let end = run(&case.words()[1..], &mut outlet);
 
@@ -361,11 +361,12 @@ fn camonitor_prints_what_the_fields_camonitor_prints() {
     let plant = Golden::new();
 
     compare(include_str!("../../tests/golden/camonitor.txt"), |arguments, outlet| {
-        let Wanted { options, stamps, names } = match camonitor::wanted(arguments, &Clock::utc(), outlet).unwrap() {
-            Ok(wanted) => wanted,
-            Err(code) => return code.to_string(),
-        };
-        let mut lines = Lines::new(&names, &options.common.style, stamps);
+        let MonitorArguments { options, stamps, names } =
+            match camonitor::wanted(arguments, &Clock::utc(), outlet).unwrap() {
+                Ok(wanted) => wanted,
+                Err(code) => return code.to_string(),
+            };
+        let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
         for (pv, name) in names.iter().enumerate() {
             let Some(facts) = plant.facts(name) else { continue };
             let reading = plant.answer(name, options.ask(&facts).request);

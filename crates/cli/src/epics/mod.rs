@@ -26,7 +26,7 @@ use crate::local_time::Clock;
 pub const NAMES: [&str; 4] = ["caget", "caput", "camonitor", "cainfo"];
 
 /// Output streams.
-pub struct Outlet<'a> {
+pub struct OutputStreams<'a> {
     /// Results.
     pub out: &'a mut dyn Write,
     /// Errors and warnings.
@@ -36,7 +36,7 @@ pub struct Outlet<'a> {
 /// Runs the tool `name` of [`NAMES`] with its arguments; returns its exit code.
 pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
-    let mut outlet = Outlet { out: &mut out, err: &mut err };
+    let mut outlet = OutputStreams { out: &mut out, err: &mut err };
     let code = match name {
         "caget" => caget::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
         "caput" => caput::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),

@@ -1,10 +1,10 @@
-//! The implementation of `Plant` for the network.
+//! The implementation of `ToolClient` for the network.
 
 use std::time::{Duration, SystemTime};
 
 use fodo_net::{Channel, Context, Error, Facts, Priority, Reading, Request, Value, many};
 
-use super::plant::Plant;
+use super::plant::ToolClient;
 use crate::local_time::Clock;
 use crate::notices;
 
@@ -14,7 +14,7 @@ pub struct Network {
     channels: Vec<Channel>,
 }
 
-impl Plant for Network {
+impl ToolClient for Network {
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         let context = match Context::from_env() {
             Ok(context) => context,

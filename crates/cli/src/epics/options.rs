@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fodo_net::Priority;
 
-use super::Outlet;
+use super::OutputStreams;
 use super::format::{Base, Style};
 use super::getopt::Flag;
 use super::printf::Notation;
@@ -20,11 +20,11 @@ const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"), ", CA Protocol
 
 /// Handles help, version and invalid flags, which are the same for all tools, and returns the exit code to end with.
 /// For any other flag it returns the letter and value.
-pub fn own<'a>(
+pub fn handle_common<'a>(
     flag: &'a Flag,
     tool: &str,
     help: &str,
-    outlet: &mut Outlet<'_>,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<Result<(char, &'a str), u8>> {
     match flag {
         Flag::Set('h', _) => outlet.err.write_all(help.as_bytes()).map(|()| Err(0)),
@@ -40,7 +40,7 @@ pub fn own<'a>(
 }
 
 /// The options set by flags common to the tools.
-pub struct Common {
+pub struct CommonOptions {
     /// The name of the tool, for messages.
     pub tool: &'static str,
     /// The output format of values.
@@ -53,9 +53,9 @@ pub struct Common {
     pub integer_base_given: bool,
 }
 
-impl Common {
+impl CommonOptions {
     /// The options without flags, with the timeout of `EPICS_CLI_TIMEOUT`.
-    pub fn new(tool: &'static str, clock: &Clock, err: &mut dyn Write) -> io::Result<Common> {
+    pub fn new(tool: &'static str, clock: &Clock, err: &mut dyn Write) -> io::Result<CommonOptions> {
         let mut timeout_s = 1.0;
         if let Ok(text) = std::env::var("EPICS_CLI_TIMEOUT") {
             match parse_f64(&text) {
@@ -67,7 +67,7 @@ impl Common {
                 )?,
             }
         }
-        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
+        Ok(CommonOptions { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
     }
 
     /// The timeout.
@@ -93,11 +93,11 @@ impl Common {
                     self.timeout_s
                 )?,
             },
-            'p' => match leading_whole(value) {
+            'p' => match leading_integer(value) {
                 Some(number) => self.priority = number.clamp(0, 99) as Priority,
                 None => writeln!(err, "'{value}' is not a valid CA priority - ignored. ('{tool} -h' for help.)")?,
             },
-            '#' => match leading_whole(value) {
+            '#' => match leading_integer(value) {
                 Some(number) => self.style.count_asked = u32::try_from(number).unwrap_or(u32::MAX),
                 None => {
                     self.style.count_asked = 0;
@@ -119,7 +119,7 @@ impl Common {
     }
 
     fn take_notation(&mut self, letter: char, value: &str, err: &mut dyn Write) -> io::Result<()> {
-        let Some(digits) = leading_whole(value) else {
+        let Some(digits) = leading_integer(value) else {
             return writeln!(err, "Invalid precision argument '{value}' for option '-{letter}' - ignored.");
         };
         match usize::try_from(digits) {
@@ -137,7 +137,7 @@ impl Common {
 }
 
 /// `scanf("%d")`: the integer at the start of a text.
-pub fn leading_whole(text: &str) -> Option<i64> {
+pub fn leading_integer(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn numbers_are_read_with_cs_forgiveness() {
-        assert_eq!(leading_whole("10abc"), Some(10));
-        assert_eq!(leading_whole(" -3"), Some(-3));
-        assert_eq!(leading_whole("x"), None);
+        assert_eq!(leading_integer("10abc"), Some(10));
+        assert_eq!(leading_integer(" -3"), Some(-3));
+        assert_eq!(leading_integer("x"), None);
         assert_eq!(leading_f64("1.5volts"), Some(1.5));
         assert_eq!(leading_f64("1e"), Some(1.0));
         assert_eq!(leading_f64("Off"), None);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_wait_of_zero_is_for_ever() {
-        let mut common = Common::new("caget", &Clock::utc(), &mut io::sink()).unwrap();
+        let mut common = CommonOptions::new("caget", &Clock::utc(), &mut io::sink()).unwrap();
 
         common.take('w', "0", &mut io::sink()).unwrap();
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fodo_net::{Error, Facts, Priority, Reading, Request, Value};
 
-use super::options::Common;
+use super::options::CommonOptions;
 
 /// A client; PVs are identified by their index in the list passed to `connect`.
-pub trait Plant {
+pub trait ToolClient {
     /// Connects these PVs. Returns one result each, in order, within `timeout`.
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>>;
 
@@ -20,9 +20,9 @@ pub trait Plant {
 
 /// Connects all PVs; otherwise prints the error of the EPICS tools and returns `None`.
 pub fn connect_all(
-    plant: &mut dyn Plant,
+    plant: &mut dyn ToolClient,
     names: &[String],
-    common: &Common,
+    common: &CommonOptions,
     err: &mut dyn std::io::Write,
 ) -> std::io::Result<Option<Vec<Facts>>> {
     let connected: Result<Vec<Facts>, Error> =

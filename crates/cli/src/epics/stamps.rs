@@ -6,7 +6,7 @@ use crate::local_time::Clock;
 
 /// The reference of a time stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
+enum StampReference {
     /// None: an absolute time.
     Ever,
     /// The start of the program (client's clock), or the first update (server's).
@@ -19,7 +19,7 @@ enum Since {
 
 /// The time of an update on both clocks.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct StampPair {
     server: TimeStamp,
     client: TimeStamp,
 }
@@ -29,12 +29,12 @@ struct Moment {
 pub struct Stamps {
     server: bool,
     client: bool,
-    since: Since,
+    since: StampReference,
     started: TimeStamp,
     first: Option<TimeStamp>,
-    previous: Option<Moment>,
+    previous: Option<StampPair>,
     /// The last update of each PV.
-    of_pv: Vec<Option<Moment>>,
+    of_pv: Vec<Option<StampPair>>,
 }
 
 impl Stamps {
@@ -43,7 +43,7 @@ impl Stamps {
         Stamps {
             server: true,
             client: false,
-            since: Since::Ever,
+            since: StampReference::Ever,
             started: now,
             first: None,
             previous: None,
@@ -61,9 +61,9 @@ impl Stamps {
                 's' => self.server = true,
                 'c' => self.client = true,
                 'n' => {}
-                'r' => self.since = Since::Start,
-                'i' => self.since = Since::Update,
-                'I' => self.since = Since::SamePv,
+                'r' => self.since = StampReference::Start,
+                'i' => self.since = StampReference::Update,
+                'I' => self.since = StampReference::SamePv,
                 other => unknown.push(other),
             }
         }
@@ -72,16 +72,16 @@ impl Stamps {
 
     /// The stamp of an update of PV number `pv` with time stamp `server`, received at `client`.
     pub fn stamp(&mut self, pv: usize, server: TimeStamp, client: TimeStamp, clock: &Clock) -> String {
-        let now = Moment { server, client };
+        let now = StampPair { server, client };
         let first = *self.first.get_or_insert(server);
         let last_of_pv = self.of_pv.get_mut(pv).and_then(|last| last.replace(now));
         let previous = self.previous.replace(now);
         // The first line of a PV always has an absolute time.
         let reference = match (self.since, last_of_pv) {
-            (Since::Ever, _) | (_, None) => None,
-            (Since::Start, _) => Some(Moment { server: first, client: self.started }),
-            (Since::Update, _) => previous,
-            (Since::SamePv, last) => last,
+            (StampReference::Ever, _) | (_, None) => None,
+            (StampReference::Start, _) => Some(StampPair { server: first, client: self.started }),
+            (StampReference::Update, _) => previous,
+            (StampReference::SamePv, last) => last,
         };
         let mut text = String::new();
         match reference {

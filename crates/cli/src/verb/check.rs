@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use fodo_db::{AccessFile, LoadError, Loader};
 use fodo_ioc::printable;
-use fodo_ioc::shell::{Finding, Purpose, Shell, Weight, mistakes_in_request};
+use fodo_ioc::shell::{CheckFinding, FindingLevel, Purpose, Shell, check_request_file};
 use serde_json::Map;
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
-use crate::sort::Sort;
+use crate::sort::FileType;
 
 /// Check databases, substitutions, scripts, access security files and autosave request files
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ JSON keys: level (error, warning or note), file, line, column (null for a whole 
 source (the line), wanted_by (the lines that load or include the file, innermost first).";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let macros = arguments.macros.join(",");
     let findings = match findings(&arguments.files, &macros, arguments.simulate) {
         Ok(findings) => findings,
@@ -67,10 +67,10 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
             return Ok(Exit::Other);
         }
     };
-    let [n_errors, n_warnings, n_notes] = [Weight::Error, Weight::Warning, Weight::Note]
+    let [n_errors, n_warnings, n_notes] = [FindingLevel::Error, FindingLevel::Warning, FindingLevel::Note]
         .map(|weight| findings.iter().filter(|finding| finding.weight == weight).count());
     for finding in &findings {
-        if arguments.quiet && finding.weight != Weight::Error {
+        if arguments.quiet && finding.weight != FindingLevel::Error {
             continue;
         }
         let text = if arguments.json { json::line(object(finding)) } else { shown(finding) };
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
 }
 
 /// The findings in files, in order: databases and substitutions are checked together, each script separately.
-fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Finding>, String> {
+fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<CheckFinding>, String> {
     let variables = fodo_db::Macros::parse(macros)?;
     let mut found = Vec::new();
     let mut loader = Loader::that_keeps_places();
@@ -99,7 +99,7 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
         let mut open = |name: &str| along_the_path(&path, name);
         match file.extension().and_then(|extension| extension.to_str()) {
             Some("acf") => {
-                found.extend(understood(&name, macros));
+                found.extend(check_access_file(&name, macros));
                 continue;
             }
             Some("req") => {
@@ -108,34 +108,36 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
             }
             _ => {}
         }
-        n_databases += usize::from(matches!(Sort::of(file), Sort::Database | Sort::Substitutions));
-        let loaded = match Sort::of(file) {
-            Sort::Database => loader.load(&name, macros, &mut open),
-            Sort::Description => loader.load_description(&name, macros, &mut open),
-            Sort::Substitutions => loader.load_template(&name, macros, &mut open),
-            Sort::Script => {
-                found.extend(followed(file, &variables, simulates));
+        n_databases += usize::from(matches!(FileType::of(file), FileType::Database | FileType::Substitutions));
+        let loaded = match FileType::of(file) {
+            FileType::Database => loader.load(&name, macros, &mut open),
+            FileType::Description => loader.load_description(&name, macros, &mut open),
+            FileType::Substitutions => loader.load_template(&name, macros, &mut open),
+            FileType::Script => {
+                found.extend(check_script(file, &variables, simulates));
                 Ok(())
             }
         };
-        found.extend(loaded.err().into_iter().flatten().map(|error| Finding { weight: Weight::Error, error }));
+        found.extend(
+            loaded.err().into_iter().flatten().map(|error| CheckFinding { weight: FindingLevel::Error, error }),
+        );
     }
     let misfits = loader.leave_misfits_out().into_iter();
-    found.extend(misfits.map(|error| Finding { weight: Weight::Error, error }));
+    found.extend(misfits.map(|error| CheckFinding { weight: FindingLevel::Error, error }));
     let inert =
         loader.inert().into_iter().map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
-    found.extend(inert.map(|error| Finding { weight: Weight::Note, error }));
-    found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
+    found.extend(inert.map(|error| CheckFinding { weight: FindingLevel::Note, error }));
+    found.extend(loader.remarks().into_iter().map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
     if !requests.is_empty() {
         // Without a database it is unknown which PVs exist.
         let missing = loader.missing().clone();
         let database = loader.finish().ok().filter(|_| n_databases > 0);
-        let wrong = requests.iter().flat_map(|name| mistakes_in_request(name, &variables, database.as_ref(), &missing));
-        found.extend(wrong.map(|error| Finding { weight: Weight::Warning, error }));
+        let wrong = requests.iter().flat_map(|name| check_request_file(name, &variables, database.as_ref(), &missing));
+        found.extend(wrong.map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
     }
     // Hundreds of instances of a template have the same error.
     let mut told = HashSet::new();
-    found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));
+    found.retain(|CheckFinding { error, .. }| told.insert((error.place(), error.message.clone())));
     Ok(found)
 }
 
@@ -155,18 +157,21 @@ fn along_the_path(path: &str, name: &str) -> io::Result<Vec<u8>> {
 }
 
 /// The findings in an access security file.
-fn understood(name: &str, macros: &str) -> Vec<Finding> {
+fn check_access_file(name: &str, macros: &str) -> Vec<CheckFinding> {
     match AccessFile::load(name, macros, &mut |name| fodo_ioc::file::read(name)) {
         Ok(file) => {
             let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
-            file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
+            file.warnings()
+                .iter()
+                .map(|text| CheckFinding { weight: FindingLevel::Warning, error: warning(text) })
+                .collect()
         }
-        Err(errors) => errors.into_iter().map(|error| Finding { weight: Weight::Error, error }).collect(),
+        Err(errors) => errors.into_iter().map(|error| CheckFinding { weight: FindingLevel::Error, error }).collect(),
     }
 }
 
 /// The findings in a script and everything it loads.
-fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<Finding> {
+fn check_script(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<CheckFinding> {
     let own = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let given = variables
@@ -189,22 +194,22 @@ fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{plural}")
 }
 
-const fn level(weight: Weight) -> &'static str {
+const fn level(weight: FindingLevel) -> &'static str {
     match weight {
-        Weight::Error => "error",
-        Weight::Warning => "warning",
-        Weight::Note => "note",
+        FindingLevel::Error => "error",
+        FindingLevel::Warning => "warning",
+        FindingLevel::Note => "note",
     }
 }
 
-fn shown(finding: &Finding) -> String {
+fn shown(finding: &CheckFinding) -> String {
     let error = &finding.error;
     let place = if error.file.is_empty() { String::new() } else { format!("{}: ", error.place()) };
     let text = LoadError { file: String::new(), ..error.clone() }.to_string();
     printable(&format!("{place}{}: {text}\n", level(finding.weight))).into_owned()
 }
 
-fn object(Finding { weight, error }: &Finding) -> Map<String, serde_json::Value> {
+fn object(CheckFinding { weight, error }: &CheckFinding) -> Map<String, serde_json::Value> {
     let number = |number: usize| if number > 0 { number.into() } else { serde_json::Value::Null };
     Map::from_iter([
         ("level".to_owned(), level(*weight).into()),

@@ -4,7 +4,7 @@ use std::io;
 
 use clap::Command;
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 
 /// Print a script for completing commands and flags in a shell
@@ -22,7 +22,7 @@ Examples:
   fodo completion fish > ~/.config/fish/completions/fodo.fish";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, program: &mut Command, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, program: &mut Command, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, program, "fodo", &mut script);
     outlet.out.write_all(&script)?;

@@ -5,7 +5,7 @@ use std::io;
 use fodo_net::config::{self, Origin, Setting};
 use serde_json::{Map, Value as Json};
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 
@@ -40,13 +40,16 @@ error (null if there is none).";
 const VARIABLES: &str = "Variables, with their defaults in parentheses:";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let settings = config::settings();
     let strangers = config::strangers();
     let text = match arguments.json {
-        true => {
-            settings.iter().map(object).chain(strangers.iter().map(|name| stranger(name))).map(json::line).collect()
-        }
+        true => settings
+            .iter()
+            .map(object)
+            .chain(strangers.iter().map(|name| unknown_variable(name)))
+            .map(json::line)
+            .collect(),
         false => lines(&settings, &strangers),
     };
     outlet.out.write_all(text.as_bytes())?;
@@ -106,7 +109,7 @@ fn object(setting: &Setting) -> Map<String, Json> {
     object
 }
 
-fn stranger(name: &str) -> Map<String, Json> {
+fn unknown_variable(name: &str) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("variable".into(), name.into());
     object.insert("value".into(), Json::Null);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fodo_db::{ExpandedTemplate, LoadError, Macros, TemplateSet, Undefined};
 use fodo_ioc::{file, printable};
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 
 /// Expand the macros of templates and .substitutions files
@@ -58,8 +58,8 @@ be given; P=$(P)x uses the previous value of P and is not a recursion; comments 
 in a substitutions file; long lines and values are not truncated.";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
-    let mut work = Work { arguments, read: Vec::new(), out: ExpandedTemplate::default() };
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
+    let mut work = Expansion { arguments, read: Vec::new(), out: ExpandedTemplate::default() };
     let target = arguments.output.as_ref().map(|path| path.to_string_lossy().into_owned());
     if arguments.dependencies && target.is_none() {
         writeln!(outlet.err, "fodo expand: -D needs -o, which names the target of the rule")?;
@@ -92,14 +92,14 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     Ok(if is_wrong { Exit::Other } else { Exit::Done })
 }
 
-struct Work<'a> {
+struct Expansion<'a> {
     arguments: &'a Arguments,
     /// The files that were read, without duplicates.
     read: Vec<String>,
     out: ExpandedTemplate,
 }
 
-impl Work<'_> {
+impl Expansion<'_> {
     /// Expands all files; returns warnings.
     fn all(&mut self) -> Result<Vec<LoadError>, LoadError> {
         let arguments = self.arguments;
@@ -113,10 +113,10 @@ impl Work<'_> {
         let tables: Vec<&String> = tables.into_iter().chain(&arguments.substitutions).collect();
         if tables.is_empty() {
             if templates.is_empty() {
-                self.template("stdin", Folders::Stdin, &mut macros)?;
+                self.template("stdin", SearchFolders::Stdin, &mut macros)?;
             }
             for file in templates {
-                self.template(file, Folders::None, &mut macros)?;
+                self.template(file, SearchFolders::None, &mut macros)?;
             }
             return Ok(Vec::new());
         }
@@ -151,7 +151,7 @@ impl Work<'_> {
             let scope = if self.arguments.global { &mut *macros } else { &mut own };
             let _ = scope.add(&list);
             let n_before = self.out.undefined.len();
-            let expanded = self.template(&name, Folders::All, scope);
+            let expanded = self.template(&name, SearchFolders::All, scope);
             self.out.undefined.iter_mut().skip(n_before).for_each(|error| error.from.push(place.clone()));
             expanded.map_err(|mut error| {
                 error.from.push(place);
@@ -161,11 +161,11 @@ impl Work<'_> {
         Ok(warnings)
     }
 
-    fn template(&mut self, file: &str, folders: Folders, macros: &mut Macros) -> Result<(), LoadError> {
+    fn template(&mut self, file: &str, folders: SearchFolders, macros: &mut Macros) -> Result<(), LoadError> {
         let undefined = if self.arguments.verify { Undefined::Marked } else { Undefined::Kept };
         let (mut folders, paths, read) = (folders, &self.arguments.paths, &mut self.read);
         let mut open = |name: &str| {
-            let (found, bytes) = std::mem::replace(&mut folders, Folders::All).open(paths, name)?;
+            let (found, bytes) = std::mem::replace(&mut folders, SearchFolders::All).open(paths, name)?;
             if !read.contains(&found) {
                 read.push(found);
             }
@@ -180,7 +180,7 @@ impl Work<'_> {
 
 /// Where to search for a file.
 #[derive(Clone, Copy)]
-enum Folders {
+enum SearchFolders {
     /// Stdin.
     Stdin,
     /// Only the current folder.
@@ -189,18 +189,18 @@ enum Folders {
     All,
 }
 
-impl Folders {
+impl SearchFolders {
     /// The path of the file that was found, and its bytes.
     fn open(self, paths: &[String], name: &str) -> io::Result<(String, Vec<u8>)> {
         let folders: Vec<&str> = paths.iter().flat_map(|path| path.split(':')).collect();
         match self {
-            Folders::Stdin => {
+            SearchFolders::Stdin => {
                 let mut bytes = Vec::new();
                 io::stdin().lock().read_to_end(&mut bytes)?;
                 return Ok((name.to_owned(), bytes));
             }
-            Folders::All if !folders.is_empty() && !name.starts_with('/') => {}
-            Folders::All | Folders::None => return Ok((name.to_owned(), file::read(name)?)),
+            SearchFolders::All if !folders.is_empty() && !name.starts_with('/') => {}
+            SearchFolders::All | SearchFolders::None => return Ok((name.to_owned(), file::read(name)?)),
         }
         let mut missing = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {

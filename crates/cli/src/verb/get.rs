@@ -6,10 +6,10 @@ use fodo_net::{Error, Reading};
 
 use super::{context, fail, start_all};
 use crate::client::{ClientFlags, Deadline, META, ValueFlags, meta_of};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
-use crate::show::{Cell, Columns, Look};
+use crate::show::{Columns, DisplayOptions, TableCell};
 
 /// Read PVs
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ All PVs are read concurrently, with one timeout, and printed in the order given.
 reported on stderr; the others are still printed.";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let deadline = Deadline::after(arguments.client.timeout);
     let context = match context(outlet)? {
         Ok(context) => context,
@@ -57,8 +57,8 @@ fn print(
     pvs: &[String],
     read: &[Result<Reading, Error>],
     as_json: bool,
-    look: &Look,
-    outlet: &mut Outlet<'_>,
+    look: &DisplayOptions,
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<Exit> {
     let mut exit = Exit::Done;
     let mut rows = Vec::new();
@@ -76,10 +76,10 @@ fn print(
 }
 
 /// Writes the readings in columns, each followed by its metadata if requested.
-fn write_table(rows: &[(&String, &Reading)], look: &Look, out: &mut dyn io::Write) -> io::Result<()> {
-    let cells: Vec<Vec<Cell<'_>>> = rows
+fn write_table(rows: &[(&String, &Reading)], look: &DisplayOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let cells: Vec<Vec<TableCell<'_>>> = rows
         .iter()
-        .map(|(pv, reading)| -> Vec<Cell<'_>> {
+        .map(|(pv, reading)| -> Vec<TableCell<'_>> {
             let (time, alarm) = (look.time(reading), look.alarm(reading));
             vec![Box::new(pv), Box::new(look.of(pv).value(reading)), Box::new(time), Box::new(alarm)]
         })
@@ -120,9 +120,9 @@ mod tests {
             Ok(reading(-20.0, Severity::Major, Status::LOLO)),
         ];
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut outlet = Outlet { out: &mut out, err: &mut err };
+        let mut outlet = OutputStreams { out: &mut out, err: &mut err };
 
-        let exit = print(&pvs, &read, as_json, &Look::plain(Clock::utc()), &mut outlet).unwrap();
+        let exit = print(&pvs, &read, as_json, &DisplayOptions::plain(Clock::utc()), &mut outlet).unwrap();
 
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }

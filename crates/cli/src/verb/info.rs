@@ -6,7 +6,7 @@ use fodo_net::{Detail, Facts, Request};
 
 use super::{context, fail, start_all};
 use crate::client::{ClientFlags, Deadline, kind_name};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 
@@ -32,7 +32,7 @@ report it); error as for get.";
 const RECORD_TYPE: Request = Request { kind: None, detail: Detail::ClassName, count: 1 };
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let deadline = Deadline::after(arguments.client.timeout);
     let context = match context(outlet)? {
         Ok(context) => context,

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use fodo_ioc::shell::{Flow, Place, Purpose, Shell, Start};
+use fodo_ioc::shell::{Flow, IocSlot, Purpose, RunConfig, Shell};
 use fodo_ioc::{IocError, Policy, RunningIoc, printable};
 use fodo_net::ServerConfig;
 use fodo_net::config;
@@ -16,13 +16,13 @@ use fodo_net::log::Level;
 use fodo_net::process;
 
 use crate::client::seconds;
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::limit::COMMAND_BYTES_MAX;
 use crate::local_time::Clock;
 use crate::log::LogFlags;
 use crate::put_log::PutLog;
-use crate::sort::Sort;
+use crate::sort::FileType;
 use crate::terminal;
 
 /// Serve the records of .db files and run st.cmd scripts
@@ -212,7 +212,7 @@ fn files_of(matches: &ArgMatches, arguments: &[&str]) -> Vec<(PathBuf, String)> 
 }
 
 /// An event that ends the IOC or changes how it continues.
-enum End {
+enum IocEvent {
     Signal,
     /// The access file must be reloaded.
     Hangup,
@@ -227,7 +227,7 @@ enum End {
 /// Runs the command and returns the exit code, which a script may choose.
 ///
 /// `matches`: contains the order of the arguments.
-pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut OutputStreams<'_>) -> io::Result<u8> {
     let files = files(matches);
     // Each client and each server of a link needs a descriptor.
     process::raise_descriptor_limit();
@@ -235,10 +235,10 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let (sender, ends) = mpsc::channel();
     let by_signal = sender.clone();
     // It fails only if the receiver is gone, that is, when the program is already stopping.
-    crate::stop::on_signal(move || by_signal.send(End::Signal).unwrap_or_default())?;
+    crate::stop::on_signal(move || by_signal.send(IocEvent::Signal).unwrap_or_default())?;
     if arguments.access.is_some() {
         let by_hangup = sender.clone();
-        crate::stop::on_hangup(move || by_hangup.send(End::Hangup).unwrap_or_default())?;
+        crate::stop::on_sighup(move || by_hangup.send(IocEvent::Hangup).unwrap_or_default())?;
     }
     let put_log = arguments.put_log.as_deref().map(|path| PutLog::open(path, arguments.log.log()));
     let put_log = match put_log.transpose() {
@@ -259,28 +259,28 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         shell.keep_values_in(folder);
     }
     let place = shell.place();
-    let has_person = !arguments.no_shell && terminal::has_person();
-    let restore = has_person.then(terminal::Restore::later);
+    let has_person = !arguments.no_shell && terminal::is_interactive();
+    let restore = has_person.then(terminal::TerminalSettings::later);
     outlet.out.flush()?;
 
-    let work = Work {
+    let work = ShellThread {
         is_verbose: arguments.verbose,
         descriptions: arguments.descriptions.clone(),
         keeps_going: arguments.keep_going,
         access: files_of(matches, &["access"]).pop(),
         has_records: arguments.exit_prefix.is_some(),
         input: match (arguments.no_shell, has_person) {
-            (true, _) => Input::None,
-            (false, true) => Input::Person,
-            (false, false) if io::IsTerminal::is_terminal(&io::stdin()) => Input::None,
-            (false, false) => Input::Lines,
+            (true, _) => CommandSource::None,
+            (false, true) => CommandSource::Person,
+            (false, false) if io::IsTerminal::is_terminal(&io::stdin()) => CommandSource::None,
+            (false, false) => CommandSource::Lines,
         },
     };
     std::thread::Builder::new().name("fodo-shell".into()).spawn(move || {
         let end = work.run(&mut shell, &files).unwrap_or_else(|error| {
             // There is no other place to report that stderr failed.
             let _ = writeln!(io::stderr(), "fodo ioc: {error}");
-            End::Failed
+            IocEvent::Failed
         });
         // It fails if a signal has ended the wait first.
         let _ = sender.send(end);
@@ -297,7 +297,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
 }
 
 /// Waits for the end; returns the exit code.
-fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Arguments) -> u8 {
+fn wait_for_the_end(ends: &mpsc::Receiver<IocEvent>, place: &IocSlot, arguments: &Arguments) -> u8 {
     // Whether a reload must be retried.
     let mut again = false;
     loop {
@@ -306,22 +306,22 @@ fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Argum
             false => ends.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match end {
-            Ok(End::Silence) => {}
-            Ok(End::Hangup) | Err(RecvTimeoutError::Timeout) => {
+            Ok(IocEvent::Silence) => {}
+            Ok(IocEvent::Hangup) | Err(RecvTimeoutError::Timeout) => {
                 let running = place.lock();
                 let running = running.iter().filter_map(|place| place.as_ref());
                 again = running.fold(false, |_, running| read_access_again(running, arguments, again));
             }
             // An error means that no event can arrive any more, so it stops as well.
-            Ok(End::Signal) | Err(RecvTimeoutError::Disconnected) => return 0,
-            Ok(End::Exit(code)) => return code,
-            Ok(End::Failed) => return Exit::Other.code(),
+            Ok(IocEvent::Signal) | Err(RecvTimeoutError::Disconnected) => return 0,
+            Ok(IocEvent::Exit(code)) => return code,
+            Ok(IocEvent::Failed) => return Exit::Other.code(),
         }
     }
 }
 
 /// Ends the IOC after a short delay, so that the client that requested it still receives the response.
-fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
+fn exit_later(sender: mpsc::Sender<IocEvent>) -> impl Fn(u8) + Send + Sync {
     const MOMENT: Duration = Duration::from_millis(100);
     let is_ending = AtomicBool::new(false);
     move |code| {
@@ -332,17 +332,17 @@ fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
         let waiting = std::thread::Builder::new().name("fodo-exit".into()).spawn(move || {
             std::thread::sleep(MOMENT);
             // It fails only if the program is already stopping.
-            let _ = later.send(End::Exit(code));
+            let _ = later.send(IocEvent::Exit(code));
         });
         if waiting.is_err() {
             // The same.
-            let _ = now.send(End::Exit(code));
+            let _ = now.send(IocEvent::Exit(code));
         }
     }
 }
 
 /// The source of commands after the arguments.
-enum Input {
+enum CommandSource {
     None,
     /// A pipe or a file.
     Lines,
@@ -350,7 +350,7 @@ enum Input {
 }
 
 /// The work of the shell thread.
-struct Work {
+struct ShellThread {
     is_verbose: bool,
     descriptions: Vec<PathBuf>,
     /// Whether databases with errors are served without their invalid parts.
@@ -359,20 +359,20 @@ struct Work {
     access: Option<(PathBuf, String)>,
     /// Whether there are records that are not in files.
     has_records: bool,
-    input: Input,
+    input: CommandSource,
 }
 
-impl Work {
-    fn run(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<End> {
+impl ShellThread {
+    fn run(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<IocEvent> {
         if let Some(end) = self.files(shell, files)? {
             return Ok(end);
         }
         let end = match self.input {
-            Input::None => End::Silence,
-            Input::Lines => self.lines(shell)?,
-            Input::Person => self.person(shell)?,
+            CommandSource::None => IocEvent::Silence,
+            CommandSource::Lines => self.lines(shell)?,
+            CommandSource::Person => self.person(shell)?,
         };
-        if matches!(end, End::Silence) && !shell.is_running() {
+        if matches!(end, IocEvent::Silence) && !shell.is_running() {
             let hint = if files.is_empty() { "; give a database or a script, see fodo ioc --help" } else { "" };
             return self.refuse(&format!("iocInit was never run, so nothing is served{hint}"));
         }
@@ -380,7 +380,7 @@ impl Work {
     }
 
     /// Loads the .dbd files and databases, starts them and runs the scripts; returns the end, if this ends the IOC.
-    fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<End>> {
+    fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<IocEvent>> {
         if let Some((access, macros)) = &self.access {
             self.command(shell, &["asSetFilename", &access.to_string_lossy()])?;
             if !macros.is_empty() {
@@ -389,32 +389,32 @@ impl Work {
         }
         for description in &self.descriptions {
             if !self.command(shell, &["dbLoadDatabase", &description.to_string_lossy()])? && !self.keeps_going {
-                return Ok(Some(End::Failed));
+                return Ok(Some(IocEvent::Failed));
             }
         }
-        let sorted = files.iter().map(|(file, macros)| (Sort::of(file), file, macros));
-        let (scripts, databases): (Vec<_>, Vec<_>) = sorted.partition(|(sort, ..)| *sort == Sort::Script);
+        let sorted = files.iter().map(|(file, macros)| (FileType::of(file), file, macros));
+        let (scripts, databases): (Vec<_>, Vec<_>) = sorted.partition(|(sort, ..)| *sort == FileType::Script);
         for (sort, file, macros) in &databases {
             let name = file.to_string_lossy();
             let words = match sort {
-                Sort::Description => ["dbLoadDatabase", &name, "", macros].to_vec(),
-                Sort::Substitutions => ["dbLoadTemplate", &name, macros].to_vec(),
-                Sort::Database | Sort::Script => ["dbLoadRecords", &name, macros].to_vec(),
+                FileType::Description => ["dbLoadDatabase", &name, "", macros].to_vec(),
+                FileType::Substitutions => ["dbLoadTemplate", &name, macros].to_vec(),
+                FileType::Database | FileType::Script => ["dbLoadRecords", &name, macros].to_vec(),
             };
             if !self.command(shell, &words)? && !self.keeps_going {
-                return Ok(Some(End::Failed));
+                return Ok(Some(IocEvent::Failed));
             }
         }
-        let has_databases = databases.iter().any(|(sort, ..)| *sort != Sort::Description);
+        let has_databases = databases.iter().any(|(sort, ..)| *sort != FileType::Description);
         if (has_databases || self.has_records) && !self.command(shell, &["iocInit"])? {
-            return Ok(Some(End::Failed));
+            return Ok(Some(IocEvent::Failed));
         }
         for (_, script, _) in scripts {
             match shell.run_script(&script.to_string_lossy()) {
                 Flow::Next => {}
-                Flow::Broken => return Ok(Some(End::Failed)),
-                Flow::Halted => return Ok(Some(End::Silence)),
-                Flow::Exit(code) => return Ok(Some(End::Exit(code))),
+                Flow::Broken => return Ok(Some(IocEvent::Failed)),
+                Flow::Halted => return Ok(Some(IocEvent::Silence)),
+                Flow::Exit(code) => return Ok(Some(IocEvent::Exit(code))),
             }
         }
         Ok(None)
@@ -432,42 +432,42 @@ impl Work {
     }
 
     /// Reports why it does not serve, one line for each reason.
-    fn refuse(&self, reasons: &str) -> io::Result<End> {
+    fn refuse(&self, reasons: &str) -> io::Result<IocEvent> {
         for reason in printable(reasons).lines() {
             writeln!(io::stderr(), "fodo ioc: {reason}")?;
         }
-        Ok(End::Failed)
+        Ok(IocEvent::Failed)
     }
 
-    fn lines(&self, shell: &mut Shell) -> io::Result<End> {
+    fn lines(&self, shell: &mut Shell) -> io::Result<IocEvent> {
         let mut input = io::stdin().lock();
         loop {
             let mut line = Vec::new();
             let n_bytes = input.by_ref().take(COMMAND_BYTES_MAX).read_until(b'\n', &mut line)?;
             if n_bytes == 0 {
-                return Ok(End::Silence);
+                return Ok(IocEvent::Silence);
             }
             if n_bytes as u64 == COMMAND_BYTES_MAX && !line.ends_with(b"\n") {
                 self.refuse(&format!(
                     "a line of the input has more than {COMMAND_BYTES_MAX} bytes; the rest is not read"
                 ))?;
-                return Ok(End::Silence);
+                return Ok(IocEvent::Silence);
             }
             match shell.run_line(String::from_utf8_lossy(&line).trim_end_matches('\n')) {
-                Flow::Exit(code) => return Ok(End::Exit(code)),
-                Flow::Halted => return Ok(End::Silence),
+                Flow::Exit(code) => return Ok(IocEvent::Exit(code)),
+                Flow::Halted => return Ok(IocEvent::Silence),
                 Flow::Next | Flow::Broken => {}
             }
         }
     }
 
-    fn person(&self, shell: &mut Shell) -> io::Result<End> {
-        let mut lines = terminal::Lines::new(shell.completer())?;
+    fn person(&self, shell: &mut Shell) -> io::Result<IocEvent> {
+        let mut lines = terminal::LineEditor::new(shell.completer())?;
         loop {
             let prompt = shell.variable("IOCSH_PS1").unwrap_or("epics> ").to_owned();
-            let Some(line) = lines.next(&prompt)? else { return Ok(End::Exit(0)) };
+            let Some(line) = lines.next(&prompt)? else { return Ok(IocEvent::Exit(0)) };
             if let Flow::Exit(code) = shell.run_line(&line) {
-                return Ok(End::Exit(code));
+                return Ok(IocEvent::Exit(code));
             }
         }
     }
@@ -491,10 +491,10 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         access_file: None,
         goes_by_address: arguments.check_client_ip,
         is_read_only,
-        tell_put: put_log.map(PutLog::teller),
+        tell_put: put_log.map(PutLog::callback),
     };
     let log = arguments.log.clone();
-    let start = Start {
+    let start = RunConfig {
         configure: Box::new(configure),
         policy,
         has_put_log: put_log.is_some(),
@@ -539,7 +539,7 @@ fn read_access_again(running: &RunningIoc, arguments: &Arguments, is_retry: bool
 }
 
 fn ready(running: &RunningIoc, is_read_only: bool) -> String {
-    ready_line(&Served {
+    ready_line(&ReadyLine {
         n_records: running.n_records(),
         address: running.address(),
         tcp_port: running.tcp_port(),
@@ -550,7 +550,7 @@ fn ready(running: &RunningIoc, is_read_only: bool) -> String {
 }
 
 /// The contents of the ready line.
-struct Served {
+struct ReadyLine {
     n_records: usize,
     address: Ipv4Addr,
     tcp_port: u16,
@@ -559,8 +559,8 @@ struct Served {
     metrics: Option<SocketAddr>,
 }
 
-fn ready_line(served: &Served) -> String {
-    let Served { n_records, address, tcp_port, udp_port, .. } = served;
+fn ready_line(served: &ReadyLine) -> String {
+    let ReadyLine { n_records, address, tcp_port, udp_port, .. } = served;
     let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
     let read_only = if served.is_read_only { ", read-only" } else { "" };
     let metrics = served.metrics.map_or(String::new(), |address| format!(", metrics on http://{address}/metrics"));
@@ -602,7 +602,7 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_the_documented_one() {
-        let udp_5064 = |tcp_port, metrics: Option<&str>| Served {
+        let udp_5064 = |tcp_port, metrics: Option<&str>| ReadyLine {
             n_records: 102,
             address: Ipv4Addr::LOCALHOST,
             tcp_port,

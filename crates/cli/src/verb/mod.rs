@@ -19,12 +19,12 @@ use std::io;
 
 use fodo_net::{Channel, Context, Error};
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::{Exit, explain};
 use crate::{json, notices};
 
 /// Creates a context; on failure reports the error and returns the exit code.
-fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
+fn context(outlet: &mut OutputStreams<'_>) -> io::Result<Result<Context, Exit>> {
     match Context::from_env() {
         Ok(context) => {
             notices::print(&context, notices::own)?;
@@ -38,7 +38,7 @@ fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
 }
 
 /// Reports the failure of a PV on stderr and, with JSON output, on stdout.
-fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     if with_json {
         outlet.out.write_all(json::line(json::failure(pv, error)).as_bytes())?;
     }

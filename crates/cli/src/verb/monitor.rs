@@ -8,13 +8,13 @@ use fodo_net::{Counts, EventMask, Meta, MonitorEvent, MonitorOptions, Operation,
 use serde_json::Map;
 
 use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::{Exit, explain, explain_refusal};
 use crate::json;
 use crate::limit;
 use crate::mask;
-use crate::show::Look;
-use crate::watch::{Happening, Watch};
+use crate::show::DisplayOptions;
+use crate::watch::{PvMonitors, WatchEvent};
 
 /// Print updates of PVs
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ fn mask_of(letters: &str) -> Result<EventMask, String> {
 
 /// The state of one PV.
 #[derive(Default)]
-struct Known {
+struct KnownPv {
     was_connected: bool,
     getting_meta: Option<Operation<Reading>>,
     meta: Option<Arc<Meta>>,
@@ -73,14 +73,14 @@ struct Known {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let options = MonitorOptions {
         request: arguments.value.request(),
         mask: arguments.mask,
         queue_max: arguments.queue.max(1),
         ..MonitorOptions::default()
     };
-    let started = Watch::start(&arguments.pvs, crate::notices::own, |_| options);
+    let started = PvMonitors::start(&arguments.pvs, crate::notices::own, |_| options);
     let mut watch = match started {
         Ok(watch) => watch,
         Err(reason) => {
@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         }
     };
     crate::stop::on_signal(watch.stopper())?;
-    let mut known: Vec<Known> = arguments.pvs.iter().map(|_| Known::default()).collect();
+    let mut known: Vec<KnownPv> = arguments.pvs.iter().map(|_| KnownPv::default()).collect();
     let end = watch_all(arguments, &mut watch, &mut known, outlet)?;
     outlet.out.flush()?;
     if arguments.stats {
@@ -132,9 +132,9 @@ fn stats(pv: &str, counts: &Counts, n_printed: u64, as_json: bool) -> String {
 
 fn watch_all(
     arguments: &Arguments,
-    watch: &mut Watch<'_>,
-    known: &mut [Known],
-    outlet: &mut Outlet<'_>,
+    watch: &mut PvMonitors<'_>,
+    known: &mut [KnownPv],
+    outlet: &mut OutputStreams<'_>,
 ) -> io::Result<Exit> {
     let look = arguments.value.look();
     let width = arguments.pvs.iter().map(|pv| pv.chars().count()).max().unwrap_or(0);
@@ -146,12 +146,12 @@ fn watch_all(
         let next = [end, missing_at].into_iter().flatten().min();
         let wait = next.map_or(limit::QUIET, |next| next.saturating_duration_since(Instant::now()));
         match watch.next(wait.min(limit::QUIET)) {
-            Some(Happening::Stop) => return Ok(Exit::Done),
-            Some(Happening::Failed(error)) => {
+            Some(WatchEvent::Stop) => return Ok(Exit::Done),
+            Some(WatchEvent::Failed(error)) => {
                 writeln!(outlet.err, "fodo: {}", explain(&error))?;
                 return Ok(Exit::of(&error));
             }
-            Some(Happening::Event(index, event)) => {
+            Some(WatchEvent::Event(index, event)) => {
                 let (Some(pv), Some(known)) = (arguments.pvs.get(index), known.get_mut(index)) else { continue };
                 let is_update = matches!(event, MonitorEvent::Update(_));
                 if matches!(event, MonitorEvent::Connected(_)) {
@@ -182,7 +182,7 @@ fn watch_all(
     }
 }
 
-impl Known {
+impl KnownPv {
     /// Prints an event. An update may be large, so its text is never stored as a whole.
     fn print(
         &mut self,
@@ -190,7 +190,7 @@ impl Known {
         width: usize,
         event: MonitorEvent,
         as_json: bool,
-        look: &Look,
+        look: &DisplayOptions,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
         let reading = match event {
@@ -305,8 +305,8 @@ mod tests {
     }
 
     fn texts(as_json: bool) -> Vec<String> {
-        let mut known = Known::default();
-        let look = Look::plain(Clock::utc());
+        let mut known = KnownPv::default();
+        let look = DisplayOptions::plain(Clock::utc());
         let events = [connected(), update(), MonitorEvent::Disconnected, connected()];
         let printed = |event| {
             let mut text = Vec::new();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn updates_that_were_merged_and_the_account_at_the_end_are_told() {
-        let mut known = Known::default();
+        let mut known = KnownPv::default();
         let counts = Counts {
             received: 9,
             merged: 7,

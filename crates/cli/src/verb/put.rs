@@ -8,11 +8,11 @@ use serde_json::Value as Json;
 
 use super::{context, fail};
 use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 use crate::limit;
-use crate::show::{Cell, Columns, Look, is_long_string};
+use crate::show::{Columns, DisplayOptions, TableCell, is_long_string};
 
 /// Write a PV
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ rejected before anything is sent.
 JSON keys: pv, old, new (each as for get), seconds (how long the put took).";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let context = match context(outlet)? {
         Ok(context) => context,
         Err(exit) => return Ok(exit),
@@ -117,12 +117,12 @@ fn write_lines(
     pv: &str,
     old: Option<&Reading>,
     new: Option<&Reading>,
-    look: &Look,
+    look: &DisplayOptions,
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     let mut rows = Vec::new();
     for (name, reading) in [("old", old), ("new", new)] {
-        let mut row: Vec<Cell<'_>> = vec![Box::new(name), Box::new(pv)];
+        let mut row: Vec<TableCell<'_>> = vec![Box::new(name), Box::new(pv)];
         match reading {
             Some(reading) => {
                 row.push(Box::new(look.of(pv).value(reading)));
@@ -154,10 +154,10 @@ fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Va
         let texts: Vec<String> = given.iter().map(|scalar| scalar.to_text(None).to_str().into_owned()).collect();
         let mut bytes = texts.join(" ").into_bytes();
         bytes.push(0);
-        return fits(bytes.len(), n_max, "bytes including the terminating zero").map(|()| bytes.into());
+        return check_length(bytes.len(), n_max, "bytes including the terminating zero").map(|()| bytes.into());
     }
-    fits(given.len(), n_max, "elements")?;
-    let kind = arguments.value.kind.map_or(facts.kind, crate::client::Asked::kind);
+    check_length(given.len(), n_max, "elements")?;
+    let kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
     let mut scalars = Vec::with_capacity(given.len());
     for scalar in &given {
         scalars.push(convert(scalar, kind, meta)?);
@@ -168,7 +168,7 @@ fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Va
     }
 }
 
-fn fits(n: usize, n_max: usize, what: &str) -> Result<(), String> {
+fn check_length(n: usize, n_max: usize, what: &str) -> Result<(), String> {
     if n <= n_max { Ok(()) } else { Err(format!("the value has {n} {what}, but the PV holds at most {n_max}")) }
 }
 
@@ -274,13 +274,13 @@ mod tests {
     use std::net::SocketAddr;
 
     #[derive(Parser)]
-    struct Program {
+    struct ValueProgram {
         #[command(flatten)]
         arguments: Arguments,
     }
 
     fn put(line: &[&str], kind: Kind, count_max: u32) -> Result<Value, String> {
-        let arguments = Program::try_parse_from(["put", "pv"].iter().chain(line)).unwrap().arguments;
+        let arguments = ValueProgram::try_parse_from(["put", "pv"].iter().chain(line)).unwrap().arguments;
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
         let facts = Facts { server, kind, count_max, may_read: true, may_write: true };
         let labels = vec!["Off".into(), "On".into()];

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use fodo_net::config::REPEATER_PORT;
 use fodo_net::{ClientConfig, Repeater};
 
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 
 /// Forward the beacons of servers to all clients on this host
@@ -40,7 +40,7 @@ Environment:
   EPICS_CA_REPEATER_PORT  the same as --port";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let port = match (arguments.port, ClientConfig::from_env()) {
         (Some(port), _) => port,
         (None, Ok(config)) => config.repeater_port.unwrap_or(REPEATER_PORT),

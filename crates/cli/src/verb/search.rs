@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fodo_net::overhear::{Bystander, NameState, NameTraffic, ServerTraffic, Traffic};
+use fodo_net::overhear::{Bystander, NameState, NameTraffic, SearchMonitor, ServerTraffic};
 use fodo_net::{ClientConfig, Notice};
 use serde_json::{Map, Value as Json};
 
 use crate::client::seconds;
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 use crate::limit;
@@ -64,7 +64,7 @@ JSON keys: event (name, server); for a name: pv, asked, per_s, clients (address,
 has one line for each name and server, and per_s is the mean since the start.";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let started = ClientConfig::from_env().map_err(|error| error.to_string()).and_then(|config| {
         let bystander = if arguments.watch { Bystander::hearing(&config) } else { Bystander::asking(&config) };
         bystander.map_err(|error| error.to_string())
@@ -79,18 +79,18 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     }
 }
 
-fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     arguments.pvs.iter().for_each(|pv| bystander.ask(pv));
     let is_known = |name: &NameTraffic| name.state != NameState::Awaited;
     let start = Instant::now();
     bystander.run(Duration::from_secs(3600), |traffic| traffic.names().iter().all(is_known))?;
     bystander.run(limit::LATE_CLAIM, |_| false)?;
-    tell_unresolved(&mut bystander, outlet)?;
+    report_unresolved(&mut bystander, outlet)?;
     let mut exit = Exit::Done;
     for name in bystander.traffic().names() {
         let text = match arguments.json {
             true => json::line(name_object(name, start.elapsed())),
-            false => format!("{}  {}\n", name.name, claimed_by(name)),
+            false => format!("{}  {}\n", name.name, servers_text(name)),
         };
         outlet.out.write_all(text.as_bytes())?;
         if name.state != NameState::Claimed {
@@ -100,7 +100,7 @@ fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>)
     Ok(exit)
 }
 
-fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let stop = is_stopped.clone();
     crate::stop::on_signal(move || stop.store(true, Ordering::Release))?;
@@ -115,7 +115,7 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_
         let now = Instant::now();
         let is_over = is_stopped.load(Ordering::Acquire) || end.is_some_and(|end| end <= now);
         if is_over || report_at <= now {
-            tell_unresolved(&mut bystander, outlet)?;
+            report_unresolved(&mut bystander, outlet)?;
             let text = match arguments.json {
                 true => lines(bystander.traffic(), now - start),
                 false => report(bystander.traffic(), now - start, arguments.rows),
@@ -130,14 +130,14 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_
     }
 }
 
-fn tell_unresolved(bystander: &mut Bystander, outlet: &mut Outlet<'_>) -> io::Result<()> {
+fn report_unresolved(bystander: &mut Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<()> {
     for host in bystander.take_unresolved() {
         writeln!(outlet.err, "fodo search: {}", Notice::Unresolved { host })?;
     }
     Ok(())
 }
 
-fn claimed_by(name: &NameTraffic) -> String {
+fn servers_text(name: &NameTraffic) -> String {
     let servers: Vec<String> = name.servers.iter().map(SocketAddr::to_string).collect();
     match (name.state, servers.as_slice()) {
         (NameState::Awaited, _) => "?".to_owned(),
@@ -152,7 +152,7 @@ fn per_s(n: u64, elapsed: Duration) -> f64 {
 }
 
 /// The names by urgency: dead names, then names with several servers, then the others; each most requested first.
-fn in_order(traffic: &Traffic) -> Vec<&NameTraffic> {
+fn in_order(traffic: &SearchMonitor) -> Vec<&NameTraffic> {
     let urgency = |name: &NameTraffic| match (name.state, name.servers.len()) {
         (NameState::Dead, _) => 0,
         (NameState::Claimed, 2..) => 1,
@@ -163,7 +163,7 @@ fn in_order(traffic: &Traffic) -> Vec<&NameTraffic> {
     names
 }
 
-fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
+fn report(traffic: &SearchMonitor, elapsed: Duration, n_rows: usize) -> String {
     let clients: HashSet<SocketAddr> =
         traffic.names().iter().flat_map(|name| &name.clients).map(|client| client.address).collect();
     let is_dead = |name: &&NameTraffic| name.state == NameState::Dead;
@@ -183,7 +183,7 @@ fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
         text += &format!("  {:<width$}  {:>7} {:>8}  ANSWER, ASKED BY\n", "NAME", "ASKED", "PER S");
     }
     for name in shown() {
-        let (rate, answer, by) = (per_s(name.n_asked, elapsed), claimed_by(name), asked_by(name));
+        let (rate, answer, by) = (per_s(name.n_asked, elapsed), servers_text(name), clients_text(name));
         text += &format!("  {:<width$}  {:>7} {rate:>8.2}  {answer}, {by}\n", name.name, name.n_asked);
     }
     if names.len() > n_rows {
@@ -200,7 +200,7 @@ fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
 }
 
 /// The busiest clients, and the number of the others.
-fn asked_by(name: &NameTraffic) -> String {
+fn clients_text(name: &NameTraffic) -> String {
     const SHOWN: usize = 3;
     let mut clients: Vec<_> = name.clients.iter().collect();
     clients.sort_by_key(|client| std::cmp::Reverse(client.n_asked));
@@ -211,7 +211,7 @@ fn asked_by(name: &NameTraffic) -> String {
     text.join(" ")
 }
 
-fn lines(traffic: &Traffic, elapsed: Duration) -> String {
+fn lines(traffic: &SearchMonitor, elapsed: Duration) -> String {
     let names = in_order(traffic).into_iter().map(|name| name_object(name, elapsed));
     names.chain(traffic.servers().iter().map(server_object)).map(json::line).collect()
 }
@@ -258,9 +258,9 @@ mod tests {
     }
 
     /// A client searches for both names; two servers have the first, and no server has the other.
-    fn heard() -> Traffic {
+    fn heard() -> SearchMonitor {
         let start = Now::for_test();
-        let (mut client, mut traffic) = (Searcher::new(1), Traffic::new(1));
+        let (mut client, mut traffic) = (Searcher::new(1), SearchMonitor::new(1));
         let (mut asked, mut answers): (Vec<Datagram>, Vec<Datagram>) = Default::default();
         client.add(Cid(1), "x:twice", start);
         client.add(Cid(2), "no:such", start);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{context, fail};
 use crate::client::{ClientFlags, seconds};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 
@@ -56,7 +56,7 @@ waiting_s (null if nothing waits); error as for get.";
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let context = match context(outlet)? {
         Ok(context) => context,
         Err(exit) => return Ok(exit),

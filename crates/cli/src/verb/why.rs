@@ -7,10 +7,10 @@ use fodo_net::{ClientConfig, Facts, Reading, Refusal, Severity};
 use serde_json::{Value as Json, json};
 
 use crate::client::{ClientFlags, kind_name};
-use crate::epics::Outlet;
+use crate::epics::OutputStreams;
 use crate::exit::{Exit, explain_refusal};
 use crate::json;
-use crate::show::Look;
+use crate::show::DisplayOptions;
 
 /// Find out why a PV does not connect: which step fails, and what to do
 #[derive(Debug, clap::Args)]
@@ -38,14 +38,14 @@ code.";
 
 /// The result of a diagnosis: what is wrong, what to do, and the exit code.
 #[derive(Debug, PartialEq)]
-struct Verdict {
+struct Conclusion {
     exit: Exit,
     what: String,
     advice: String,
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let config = match ClientConfig::from_env() {
         Ok(config) => config,
         Err(error) => {
@@ -81,11 +81,11 @@ fn has_record(pv: &str, config: &ClientConfig, arguments: &Arguments) -> io::Res
     }
 }
 
-fn verdict(exit: Exit, what: impl Into<String>, advice: &str) -> Verdict {
-    Verdict { exit, what: what.into(), advice: advice.into() }
+fn verdict(exit: Exit, what: impl Into<String>, advice: &str) -> Conclusion {
+    Conclusion { exit, what: what.into(), advice: advice.into() }
 }
 
-fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
+fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
     match diagnosis.claims.as_slice() {
         [] => judge_search(diagnosis, is_record_there),
         [claimed] => judge_server(claimed),
@@ -102,7 +102,7 @@ fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
     }
 }
 
-fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
+fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
     let all = |is: fn(&Asked) -> bool| diagnosis.searched.iter().all(|searched| is(&searched.outcome));
     if is_record_there {
         return verdict(
@@ -141,7 +141,7 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
     )
 }
 
-fn judge_server(claimed: &Claimed) -> Verdict {
+fn judge_server(claimed: &Claimed) -> Conclusion {
     let server = claimed.server;
     match &claimed.found {
         Found::NotConnected { is_refused: true, .. } => verdict(
@@ -174,7 +174,7 @@ fn judge_server(claimed: &Claimed) -> Verdict {
     }
 }
 
-fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> Verdict {
+fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> Conclusion {
     let server = facts.server;
     match value {
         None => verdict(
@@ -202,7 +202,7 @@ fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> 
     }
 }
 
-fn block(diagnosis: &Diagnosis, verdict: &Verdict) -> String {
+fn block(diagnosis: &Diagnosis, verdict: &Conclusion) -> String {
     let mut text = format!("{}\n", diagnosis.pv);
     let mut heading = "searched";
     for searched in &diagnosis.searched {
@@ -242,7 +242,7 @@ fn outcome_of(found: &Found) -> String {
             let value = match value {
                 None => "no response to a get".to_owned(),
                 Some(Err(refusal)) => refusal.to_string(),
-                Some(Ok(reading)) => Look::of_stdout().value(reading).to_string(),
+                Some(Ok(reading)) => DisplayOptions::of_stdout().value(reading).to_string(),
             };
             let after_ms = after.as_secs_f64() * 1e3;
             let (kind, rights) = (kind_name(facts.kind), rights_of(facts));
@@ -260,7 +260,7 @@ fn rights_of(facts: &Facts) -> &'static str {
     }
 }
 
-fn object(diagnosis: &Diagnosis, verdict: &Verdict) -> serde_json::Map<String, Json> {
+fn object(diagnosis: &Diagnosis, verdict: &Conclusion) -> serde_json::Map<String, Json> {
     let searched: Vec<Json> = diagnosis
         .searched
         .iter()

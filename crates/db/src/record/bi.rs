@@ -71,7 +71,7 @@ impl Record for Bi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = binary_labels(&self.zero_name, &self.one_name);
-            meta.unlabelled = Some(UNNAMED.into());
+            meta.label_for_unlabelled = Some(UNNAMED.into());
         }
         None
     }

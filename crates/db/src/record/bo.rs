@@ -78,7 +78,7 @@ impl Record for Bo {
         match field {
             VAL => {
                 meta.labels = binary_labels(&self.zero_name, &self.one_name);
-                meta.unlabelled = Some(UNNAMED.into());
+                meta.label_for_unlabelled = Some(UNNAMED.into());
             }
             HIGH => {
                 meta.units = "s".into();

@@ -71,7 +71,7 @@ impl Record for Busy {
         match row.name {
             "VAL" => {
                 meta.labels = binary_labels(&self.zero_name, &self.one_name);
-                meta.unlabelled = Some(UNNAMED.into());
+                meta.label_for_unlabelled = Some(UNNAMED.into());
             }
             "HIGH" => meta.precision = 2,
             _ => {}

@@ -100,7 +100,8 @@ impl Record for Mbbo {
         if field == VAL {
             meta.labels = labels(&self.state_names);
             // As in Base, this depends on the current value.
-            meta.unlabelled = Some(if self.value > 15 { "Illegal Value".into() } else { fodo_data::Text::EMPTY });
+            meta.label_for_unlabelled =
+                Some(if self.value > 15 { "Illegal Value".into() } else { fodo_data::Text::EMPTY });
         }
         None
     }

@@ -11,12 +11,12 @@ use std::time::SystemTime;
 
 use fodo_db::Macros;
 
-use super::format::{self, Saved};
+use super::format::{self, SaveFile};
 use crate::file;
 use crate::limit::{SAVE_FILE_BYTES_MAX, SEQUENCE_FILES_MAX};
 
 /// The path with a suffix appended to the file name.
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -26,11 +26,11 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// On failure the previous file still exists, under its own name or as `.savB`.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    with_fresh(path, text.as_bytes(), |fresh| {
+    write_temporary(path, text.as_bytes(), |fresh| {
         match read_whole(path) {
             Ok(before) => {
                 let suffix = if format::check(&before).is_ok() { "B" } else { ".bad" };
-                std::fs::rename(path, beside(path, suffix))?;
+                std::fs::rename(path, with_suffix(path, suffix))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -42,17 +42,17 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Copies a save file.
 pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
-    replace_plainly(to, &read_whole(path)?)
+    replace_without_backup(to, &read_whole(path)?)
 }
 
 /// Replaces a file without keeping the previous one.
-pub fn replace_plainly(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    with_fresh(path, bytes, |fresh| std::fs::rename(fresh, path))
+pub fn replace_without_backup(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_temporary(path, bytes, |fresh| std::fs::rename(fresh, path))
 }
 
 /// Writes a temporary file and calls `exchange` to move it into place; removes it when that fails.
-fn with_fresh(path: &Path, bytes: &[u8], exchange: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let fresh = beside(path, ".tmp");
+fn write_temporary(path: &Path, bytes: &[u8], exchange: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let fresh = with_suffix(path, ".tmp");
     let written = write_through(&fresh, bytes).and_then(|()| exchange(&fresh));
     if written.is_err() && fresh.is_file() {
         // A leftover temporary file only takes space, so a failure to remove it does not matter.
@@ -91,13 +91,13 @@ pub fn body(path: &Path) -> Option<String> {
 
 /// The result of looking for a save file.
 #[derive(Debug)]
-pub enum Found {
+pub enum SaveFileSearch {
     /// A good file.
     Good {
         /// The path of the file, which may be a copy.
         path: PathBuf,
         /// Its contents.
-        saved: Saved,
+        saved: SaveFile,
         /// Why newer files are not used.
         passed_over: Vec<String>,
     },
@@ -108,10 +108,10 @@ pub enum Found {
 }
 
 /// Looks for the newest good file: the current one, then the previous one, then the sequence files.
-pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
-    let mut candidates = vec![path.to_owned(), beside(path, "B")];
+pub fn find(path: &Path, macros: Option<&Macros>) -> SaveFileSearch {
+    let mut candidates = vec![path.to_owned(), with_suffix(path, "B")];
     let mut kept: Vec<(SystemTime, PathBuf)> = (0..SEQUENCE_FILES_MAX)
-        .map(|number| beside(path, &number.to_string()))
+        .map(|number| with_suffix(path, &number.to_string()))
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .collect();
     kept.sort();
@@ -121,7 +121,7 @@ pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
     for path in candidates {
         let why = match read_whole(&path) {
             Ok(bytes) => match format::read(&bytes, macros) {
-                Ok(saved) => return Found::Good { path, saved, passed_over },
+                Ok(saved) => return SaveFileSearch::Good { path, saved, passed_over },
                 Err(why) => {
                     is_there = true;
                     why.to_string()
@@ -134,7 +134,7 @@ pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
         };
         passed_over.push(format!("{} is not used: {why}", path.display()));
     }
-    if is_there { Found::Bad(passed_over) } else { Found::Nothing }
+    if is_there { SaveFileSearch::Bad(passed_over) } else { SaveFileSearch::Nothing }
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
 
     fn found(path: &Path) -> (String, usize) {
         match find(path, None) {
-            Found::Good { path, passed_over, .. } => (path.display().to_string(), passed_over.len()),
+            SaveFileSearch::Good { path, passed_over, .. } => (path.display().to_string(), passed_over.len()),
             other => panic!("{other:?}"),
         }
     }
@@ -162,8 +162,8 @@ mod tests {
         replace(&path, &text("2")).unwrap();
 
         let held = |path: &Path| std::fs::read_to_string(path).unwrap();
-        assert_eq!((held(&path), held(&beside(&path, "B"))), (text("2"), text("1")));
-        assert!(!beside(&path, ".tmp").exists());
+        assert_eq!((held(&path), held(&with_suffix(&path, "B"))), (text("2"), text("1")));
+        assert!(!with_suffix(&path, ".tmp").exists());
     }
 
     #[test]
@@ -174,12 +174,12 @@ mod tests {
         replace(&path, &text("2")).unwrap();
 
         std::fs::write(&path, "# autosave R5.11\tx\nx 2").unwrap();
-        assert_eq!(found(&path), (beside(&path, "B").display().to_string(), 1));
+        assert_eq!(found(&path), (with_suffix(&path, "B").display().to_string(), 1));
         replace(&path, &text("3")).unwrap();
 
         assert_eq!(found(&path).1, 0);
-        assert_eq!(body(&beside(&path, "B")).unwrap(), "x 1\n<END>\n");
-        assert!(beside(&path, ".bad").exists());
+        assert_eq!(body(&with_suffix(&path, "B")).unwrap(), "x 1\n<END>\n");
+        assert!(with_suffix(&path, ".bad").exists());
     }
 
     #[test]
@@ -188,24 +188,24 @@ mod tests {
         let path = folder.path("a.sav");
         for number in ["0", "2"] {
             replace(&path, &text(number)).unwrap();
-            copy(&path, &beside(&path, number)).unwrap();
+            copy(&path, &with_suffix(&path, number)).unwrap();
         }
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
-        File::options().write(true).open(beside(&path, "2")).unwrap().set_modified(later).unwrap();
+        File::options().write(true).open(with_suffix(&path, "2")).unwrap().set_modified(later).unwrap();
 
         std::fs::write(&path, "").unwrap();
-        std::fs::write(beside(&path, "B"), "# cut").unwrap();
-        assert_eq!(found(&path), (beside(&path, "2").display().to_string(), 2));
+        std::fs::write(with_suffix(&path, "B"), "# cut").unwrap();
+        assert_eq!(found(&path), (with_suffix(&path, "2").display().to_string(), 2));
         for number in ["0", "2"] {
-            std::fs::remove_file(beside(&path, number)).unwrap();
+            std::fs::remove_file(with_suffix(&path, number)).unwrap();
         }
 
-        assert!(matches!(find(&path, None), Found::Bad(why) if why.len() == 2));
+        assert!(matches!(find(&path, None), SaveFileSearch::Bad(why) if why.len() == 2));
     }
 
     #[test]
     fn no_file_is_no_mistake() {
-        assert!(matches!(find(&Folder::new().path("a.sav"), None), Found::Nothing));
+        assert!(matches!(find(&Folder::new().path("a.sav"), None), SaveFileSearch::Nothing));
     }
 
     #[test]
@@ -215,6 +215,6 @@ mod tests {
 
         assert!(replace(&path, &text("1")).is_err());
 
-        assert!(matches!(find(&path, None), Found::Nothing));
+        assert!(matches!(find(&path, None), SaveFileSearch::Nothing));
     }
 }

@@ -14,7 +14,7 @@ const ARRAY: &[u8] = b"@array@";
 
 /// The contents of a save file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Saved {
+pub struct SaveFile {
     /// In the order of the file.
     pub values: Vec<SavedValue>,
     /// The number of PVs that had no value when the file was written.
@@ -86,10 +86,10 @@ fn version(bytes: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// Parses a save file. `macros`, if given, are expanded in its lines.
-pub fn read(bytes: &[u8], macros: Option<&Macros>) -> Result<Saved, Unusable> {
+pub fn read(bytes: &[u8], macros: Option<&Macros>) -> Result<SaveFile, Unusable> {
     check(bytes)?;
-    let mut saved = Saved::default();
-    let mut rest = Lines { bytes, number: 0 };
+    let mut saved = SaveFile::default();
+    let mut rest = LineReader { bytes, number: 0 };
     while let Some(line) = rest.next() {
         let expanded = macros.and_then(|macros| macros.expand_line(std::str::from_utf8(line).ok()?).ok());
         let line = expanded.as_deref().map_or(line, str::as_bytes);
@@ -139,12 +139,12 @@ fn unescaped_bytes(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-struct Lines<'a> {
+struct LineReader<'a> {
     bytes: &'a [u8],
     number: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineReader<'a> {
     /// The next line without its line end.
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.bytes.is_empty() {

@@ -27,7 +27,7 @@ pub(crate) const OWN_PERIOD: Duration = Duration::from_secs(5);
 
 /// Settings of all sets.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct AutosaveSettings {
     /// Whether sets with missing PVs are saved and restored.
     pub(crate) takes_incomplete: bool,
     /// Whether the copy of a restored file has the date in its name.
@@ -40,11 +40,11 @@ pub(crate) struct Settings {
     pub(crate) retry: Duration,
 }
 
-impl Default for Settings {
+impl Default for AutosaveSettings {
     /// The defaults of synApps, with three exceptions: no sequence files and no dated copies, because dated copies fill
     /// the disk over time; and a shorter retry delay, because a local disk recovers sooner than a file server.
-    fn default() -> Settings {
-        Settings {
+    fn default() -> AutosaveSettings {
+        AutosaveSettings {
             takes_incomplete: true,
             dates_copies: false,
             n_sequence: 0,
@@ -67,7 +67,7 @@ pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<Strin
                     pvs.push(pv);
                     continue;
                 }
-                let guess = crate::names::meant(fodo_db::closest(field, database.field_names(record)));
+                let guess = crate::names::suggestion_text(fodo_db::closest(field, database.field_names(record)));
                 strangers
                     .push(format!("info({info}) of {record} names \"{field}\", which is not a field of it{guess}"));
             }

@@ -11,7 +11,7 @@ use crate::limit::{REQUEST_DEPTH_MAX, REQUEST_ERRORS_MAX, REQUEST_LINES_MAX};
 
 /// A PV to save.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct RequestedPv {
     /// The name as written in the file: `rec`, `rec.FIELD`, `rec.FIELD$`.
     pub pv: String,
     /// The line that requests it, with an empty message.
@@ -20,31 +20,32 @@ pub struct Wanted {
 
 /// The contents of a request file and the files it includes.
 #[derive(Debug, Default)]
-pub struct Request {
+pub struct RequestFile {
     /// The PVs in the order of the lines, without duplicates.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<RequestedPv>,
     /// Errors in lines; the other lines are used.
     pub errors: Vec<LoadError>,
 }
 
 /// Parses a request file and expands its macros. `open` returns the bytes of a file. Fails if `file` cannot be opened.
-pub fn read(file: &str, macros: &Macros, open: &mut OpenFile) -> io::Result<Request> {
+pub fn read(file: &str, macros: &Macros, open: &mut OpenFile) -> io::Result<RequestFile> {
     let bytes = open(file)?;
-    let mut reader = Reader { open, request: Request::default(), known: HashSet::new(), within: vec![], n_lines: 0 };
+    let mut reader =
+        RequestParser { open, request: RequestFile::default(), known: HashSet::new(), within: vec![], n_lines: 0 };
     reader.file(file, &bytes, macros);
     Ok(reader.request)
 }
 
-struct Reader<'a, 'f> {
+struct RequestParser<'a, 'f> {
     open: &'a mut OpenFile<'f>,
-    request: Request,
+    request: RequestFile,
     known: HashSet<String>,
     /// The stack of files being read, outermost first, each with its current position.
     within: Vec<(String, String)>,
     n_lines: usize,
 }
 
-impl Reader<'_, '_> {
+impl RequestParser<'_, '_> {
     fn file(&mut self, name: &str, bytes: &[u8], macros: &Macros) {
         self.within.push((name.to_owned(), String::new()));
         let text = String::from_utf8_lossy(bytes);
@@ -90,7 +91,7 @@ impl Reader<'_, '_> {
         }
         if self.known.insert(word.to_owned()) {
             let at = self.at(name, line, column, String::new());
-            self.request.wanted.push(Wanted { pv: word.to_owned(), at });
+            self.request.wanted.push(RequestedPv { pv: word.to_owned(), at });
         }
     }
 
@@ -143,7 +144,7 @@ impl Reader<'_, '_> {
 mod tests {
     use super::*;
 
-    fn request(macros: &str, files: &[(&str, &str)]) -> Request {
+    fn request(macros: &str, files: &[(&str, &str)]) -> RequestFile {
         let mut open = |wanted: &str| {
             let found = files.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or(std::io::ErrorKind::NotFound.into())
@@ -151,7 +152,7 @@ mod tests {
         read("a.req", &Macros::parse(macros).unwrap(), &mut open).unwrap()
     }
 
-    fn names(request: &Request) -> Vec<&str> {
+    fn names(request: &RequestFile) -> Vec<&str> {
         request.wanted.iter().map(|wanted| wanted.pv.as_str()).collect()
     }
 

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use fodo_data::{Kind, Now, Scalar, Text, Value};
 use fodo_db::{Database, FieldRef, Input, Loader, Macros, RestoreError};
 
-use super::disk::{self, Found};
-use super::format::{self, Content, Saved, SavedValue};
-use super::status::{Health, Status};
+use super::disk::{self, SaveFileSearch};
+use super::format::{self, Content, SaveFile, SavedValue};
+use super::status::{Health, SaveStatus};
 use crate::limit::RESTORE_ERRORS_MAX;
 use crate::names::field_of;
 
 /// The point during start-up at which a file is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum RestorePass {
     /// Before record initialisation: records and device support see the values as if a `.db` file contained them.
     Early,
     /// After record initialisation and before any record processes: overwrites the values set by initialisation.
@@ -28,7 +28,7 @@ pub struct RestoreFile {
     /// Macros to expand in its lines; usually none.
     pub macros: Option<Macros>,
     /// When to restore it.
-    pub pass: Pass,
+    pub pass: RestorePass,
     /// Whether a missing file is reported.
     pub is_expected: bool,
     /// The result, for `dbrestoreShow`.
@@ -39,29 +39,29 @@ pub struct RestoreFile {
 
 /// The save file that was found, and its contents.
 #[derive(Debug)]
-pub struct Source {
+pub struct FoundSaveFile {
     /// The file.
     pub path: PathBuf,
     /// Its contents.
-    pub saved: Saved,
+    pub saved: SaveFile,
 }
 
 /// Messages about values that could not be restored; the restore continues.
-pub type Complaints = Vec<String>;
+pub type Messages = Vec<String>;
 
 impl RestoreFile {
     /// The result, for the status records.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SaveStatus {
         match self.health {
-            Health::Good => Status::good(),
-            health => Status::new(health, &self.outcome),
+            Health::Good => SaveStatus::good(),
+            health => SaveStatus::new(health, &self.outcome),
         }
     }
 
     /// Finds the newest good file and reports newer files that cannot be used.
-    pub fn find(&mut self, takes_incomplete: bool) -> (Option<Source>, Complaints) {
+    pub fn find(&mut self, takes_incomplete: bool) -> (Option<FoundSaveFile>, Messages) {
         match disk::find(&self.path, self.macros.as_ref()) {
-            Found::Good { path, saved, mut passed_over } => {
+            SaveFileSearch::Good { path, saved, mut passed_over } => {
                 if !passed_over.is_empty() {
                     passed_over.push(format!("{} is restored instead", path.display()));
                 }
@@ -76,15 +76,15 @@ impl RestoreFile {
                 let flaws = saved.flaws.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display()));
                 passed_over.extend(flaws.take(RESTORE_ERRORS_MAX));
                 self.health = if passed_over.is_empty() { Health::Good } else { Health::Warning };
-                (Some(Source { path, saved }), passed_over)
+                (Some(FoundSaveFile { path, saved }), passed_over)
             }
-            Found::Nothing => {
+            SaveFileSearch::Nothing => {
                 self.outcome = "the file does not exist yet".to_owned();
                 self.health = if self.is_expected { Health::Failure } else { Health::Good };
                 let told = format!("{} does not exist yet: nothing is restored from it", self.path.display());
                 (None, if self.is_expected { vec![told] } else { vec![] })
             }
-            Found::Bad(mut why) => {
+            SaveFileSearch::Bad(mut why) => {
                 self.outcome = "no good file".to_owned();
                 self.health = Health::Failure;
                 let path = self.path.display();
@@ -95,10 +95,10 @@ impl RestoreFile {
     }
 }
 
-impl Source {
+impl FoundSaveFile {
     /// Sets fields before record initialisation. Returns the values that can only be set after it.
-    pub fn restore_early(&self, loader: &mut Loader) -> (Vec<SavedValue>, Complaints) {
-        let (mut later, mut complaints) = (Vec::new(), Complaints::new());
+    pub fn restore_early(&self, loader: &mut Loader) -> (Vec<SavedValue>, Messages) {
+        let (mut later, mut complaints) = (Vec::new(), Messages::new());
         for value in &self.saved.values {
             let result = match &value.value {
                 Content::Array(_) => Err(RestoreError::NotYet),
@@ -118,7 +118,7 @@ impl Source {
     }
 
     /// Sets fields after record initialisation: `values`, or all values of the file.
-    pub fn restore_late(&self, database: &Database, values: Option<&[SavedValue]>) -> Complaints {
+    pub fn restore_late(&self, database: &Database, values: Option<&[SavedValue]>) -> Messages {
         let now = Now { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now().into() };
         // There are no subscribers before the start.
         let mut unheard = Vec::new();
@@ -134,7 +134,7 @@ impl Source {
         &self,
         database: &Database,
         put: &mut dyn FnMut(FieldRef, Value) -> Result<(), String>,
-    ) -> Complaints {
+    ) -> Messages {
         self.put_all(database, &self.saved.values, put)
     }
 
@@ -143,8 +143,8 @@ impl Source {
         database: &Database,
         values: &[SavedValue],
         put: &mut dyn FnMut(FieldRef, Value) -> Result<(), String>,
-    ) -> Complaints {
-        let mut complaints = Complaints::new();
+    ) -> Messages {
+        let mut complaints = Messages::new();
         for value in values {
             let Some(field) = database.field(&value.pv) else {
                 let has_time = complaints.len() < RESTORE_ERRORS_MAX;
@@ -152,7 +152,7 @@ impl Source {
                 complaints.push(self.complaint(value, &why.unwrap_or_default()));
                 continue;
             };
-            let result = wanted(database, field, value).and_then(|wanted| put(field, wanted));
+            let result = value_to_write(database, field, value).and_then(|wanted| put(field, wanted));
             // A field that cannot be written now may have been restored before initialisation, for example a link.
             if let Err(why) = result
                 && !holds(database, field, value)
@@ -169,7 +169,7 @@ impl Source {
 }
 
 /// Limits the number of complaints and adds the number of the others.
-fn counted(mut complaints: Complaints) -> Complaints {
+fn counted(mut complaints: Messages) -> Messages {
     let n_more = complaints.len().saturating_sub(RESTORE_ERRORS_MAX);
     complaints.truncate(RESTORE_ERRORS_MAX);
     if n_more > 0 {
@@ -179,7 +179,7 @@ fn counted(mut complaints: Complaints) -> Complaints {
 }
 
 /// Converts a saved value to the value to write to a field.
-fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Value, String> {
+fn value_to_write(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Value, String> {
     let facts = database.facts(field);
     let state = |text: &Text| {
         let number = text.to_str().trim().parse::<u16>();
@@ -193,7 +193,7 @@ fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Va
         Content::Scalar(text) if is_array => vec![text.clone()],
         Content::Array(texts) => {
             let first = texts.first().cloned().unwrap_or_default();
-            return wanted(database, field, &SavedValue { value: Content::Scalar(first), ..saved.clone() });
+            return value_to_write(database, field, &SavedValue { value: Content::Scalar(first), ..saved.clone() });
         }
         Content::Scalar(text) if facts.kind == Kind::Enum => return Ok(Value::Scalar(Scalar::Enum(state(text)?))),
         Content::Scalar(text) => return Ok(Value::from(text.clone())),
@@ -230,8 +230,8 @@ mod tests {
         loader
     }
 
-    fn source(file: &str) -> Source {
-        Source { path: "a.sav".into(), saved: format::read(file.as_bytes(), None).unwrap() }
+    fn source(file: &str) -> FoundSaveFile {
+        FoundSaveFile { path: "a.sav".into(), saved: format::read(file.as_bytes(), None).unwrap() }
     }
 
     fn value(database: &Database, name: &str) -> Value {

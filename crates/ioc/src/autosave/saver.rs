@@ -8,29 +8,29 @@ use std::time::Instant;
 
 use fodo_net::log::Log;
 
-use super::Settings;
-use super::set::{Note, Set};
+use super::AutosaveSettings;
+use super::set::{LogMessage, SaveSet};
 use super::status::StatusRecords;
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// Saves sets of PVs until it is dropped; then saves changed values one last time.
 pub struct Saver {
-    shared: Arc<Shared>,
+    shared: Arc<SaverShared>,
     thread: Option<JoinHandle<usize>>,
 }
 
-struct Shared {
-    crank: Arc<Crank>,
+struct SaverShared {
+    crank: Arc<DatabaseDriver>,
     log: Log,
-    work: Mutex<Work>,
+    work: Mutex<SaverState>,
     /// Signals that the sets have changed or the thread must stop.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Work {
-    sets: Vec<Set>,
-    settings: Settings,
+struct SaverState {
+    sets: Vec<SaveSet>,
+    settings: AutosaveSettings,
     status: Option<StatusRecords>,
     is_stopped: bool,
 }
@@ -43,15 +43,15 @@ impl fmt::Debug for Saver {
 
 impl Saver {
     /// Starts the thread; fails if the system cannot create one.
-    pub fn start(crank: Arc<Crank>, log: Log) -> io::Result<Saver> {
-        let shared = Arc::new(Shared { crank, log, work: Mutex::default(), changed: Condvar::new() });
+    pub fn start(crank: Arc<DatabaseDriver>, log: Log) -> io::Result<Saver> {
+        let shared = Arc::new(SaverShared { crank, log, work: Mutex::default(), changed: Condvar::new() });
         let ours = shared.clone();
         let thread = std::thread::Builder::new().name("fodo-autosave".into()).spawn(move || ours.run())?;
         Ok(Saver { shared, thread: Some(thread) })
     }
 
     /// Replaces the settings.
-    pub fn set_settings(&self, settings: Settings) {
+    pub fn set_settings(&self, settings: AutosaveSettings) {
         self.shared.lock().settings = settings;
     }
 
@@ -62,7 +62,7 @@ impl Saver {
     }
 
     /// Adds a set and replaces one of the same name. Fails with the name of another set that uses the same file.
-    pub fn add(&self, set: Set) -> Result<(), String> {
+    pub fn add(&self, set: SaveSet) -> Result<(), String> {
         let mut work = self.shared.lock();
         if let Some(other) = work.sets.iter().find(|other| other.path == set.path && other.name != set.name) {
             return Err(other.name.clone());
@@ -83,14 +83,14 @@ impl Saver {
     }
 
     /// Calls `visit` with the set of this name; `None` if there is none.
-    pub fn with<T>(&self, name: &str, visit: impl FnOnce(&mut Set) -> T) -> Option<T> {
+    pub fn with<T>(&self, name: &str, visit: impl FnOnce(&mut SaveSet) -> T) -> Option<T> {
         self.shared.lock().sets.iter_mut().find(|set| set.name == name).map(visit)
     }
 
     /// Saves a set now, on this thread; returns a message to report. The outer `None` means that there is no such set.
-    pub fn save(&self, name: &str) -> Option<Option<Note>> {
+    pub fn save(&self, name: &str) -> Option<Option<LogMessage>> {
         let mut work = self.shared.lock();
-        let Work { sets, settings, .. } = &mut *work;
+        let SaverState { sets, settings, .. } = &mut *work;
         let set = sets.iter_mut().find(|set| set.name == name)?;
         let note = set.save(self.shared.crank.database(), settings, Instant::now(), false);
         drop(work);
@@ -119,7 +119,7 @@ impl Saver {
 
     /// One line for each set, and with `is_long` for each PV.
     pub fn shown(&self, is_long: bool) -> String {
-        self.shared.lock().sets.iter().map(|set| set.shown(is_long)).collect()
+        self.shared.lock().sets.iter().map(|set| set.describe(is_long)).collect()
     }
 }
 
@@ -130,8 +130,8 @@ impl Drop for Saver {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Work> {
+impl SaverShared {
+    fn lock(&self) -> MutexGuard<'_, SaverState> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,7 +140,7 @@ impl Shared {
         let mut work = self.lock();
         while !work.is_stopped {
             let now = Instant::now();
-            let Work { sets, settings, status, .. } = &mut *work;
+            let SaverState { sets, settings, status, .. } = &mut *work;
             for set in sets.iter_mut() {
                 let note = set.tick(self.crank.database(), settings, now);
                 self.tell(note);
@@ -148,7 +148,8 @@ impl Shared {
             if let Some(status) = status {
                 status.tick(&self.crank, sets, now);
             }
-            let due = work.sets.iter().filter_map(Set::due).chain(work.status.as_ref().map(StatusRecords::due)).min();
+            let due =
+                work.sets.iter().filter_map(SaveSet::due).chain(work.status.as_ref().map(StatusRecords::due)).min();
             work = match due {
                 Some(due) => {
                     let pause = due.saturating_duration_since(Instant::now());
@@ -157,7 +158,7 @@ impl Shared {
                 None => self.changed.wait(work).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        let Work { sets, settings, .. } = &mut *work;
+        let SaverState { sets, settings, .. } = &mut *work;
         for set in sets.iter_mut() {
             let note = set.finish(self.crank.database(), settings);
             self.tell(note);
@@ -165,7 +166,7 @@ impl Shared {
         sets.iter().filter(|set| set.is_failing()).count()
     }
 
-    fn tell(&self, note: Option<Note>) {
+    fn tell(&self, note: Option<LogMessage>) {
         if let Some((level, text)) = note {
             self.log.note(level, &text);
         }

@@ -8,14 +8,14 @@ use fodo_db::{Database, FieldRef};
 use fodo_net::log::Level;
 use jiff::Zoned;
 
-use super::request::Wanted;
-use super::status::{Health, Status, time_text};
-use super::{Settings, disk, format};
+use super::request::RequestedPv;
+use super::status::{Health, SaveStatus, time_text};
+use super::{AutosaveSettings, disk, format};
 use crate::limit::TRIGGER_PERIOD;
 
 /// What triggers a save.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum SaveTrigger {
     /// A value that differs from the one in the file, checked once per period.
     Changed(Duration),
     /// Time: once per period.
@@ -28,31 +28,31 @@ pub enum When {
 
 /// The state of saving.
 #[derive(Clone, Debug, PartialEq)]
-enum State {
+enum SaveState {
     /// Nothing has been saved yet.
     New,
     /// The file is up to date.
     Good,
     /// The last `n_attempts` attempts to write the file or a sequence file failed.
-    Failing { trouble: Trouble, n_attempts: usize },
+    Failing { trouble: SaveError, n_attempts: usize },
 }
 
 /// The reason why a set is not saved.
 #[derive(Clone, Debug, PartialEq)]
-struct Trouble {
+struct SaveError {
     health: Health,
     why: String,
 }
 
-impl Trouble {
-    fn of_file(why: String) -> Trouble {
-        Trouble { health: Health::Failure, why }
+impl SaveError {
+    fn of_file(why: String) -> SaveError {
+        SaveError { health: Health::Failure, why }
     }
 }
 
 /// One PV of a set.
 #[derive(Debug)]
-struct Member {
+struct SetMember {
     pv: String,
     /// `None` if this IOC does not have the PV.
     field: Option<FieldRef>,
@@ -60,19 +60,19 @@ struct Member {
 
 /// A set of PVs; see the module.
 #[derive(Debug)]
-pub struct Set {
+pub struct SaveSet {
     /// The name used in commands: that of its request file.
     pub name: String,
     /// The path of the save file.
     pub path: PathBuf,
-    when: When,
-    members: Vec<Member>,
+    when: SaveTrigger,
+    members: Vec<SetMember>,
     due: Instant,
     /// The contents of the file after its header; `None` if unknown.
     written: Option<String>,
     /// The trigger's time stamp and value at the last check.
     trigger: Option<(TimeStamp, String)>,
-    state: State,
+    state: SaveState,
     /// When the file was last written, as text.
     saved_at: Option<String>,
     /// The last action, until `take_recent` takes it.
@@ -88,13 +88,13 @@ struct Sequence {
 }
 
 /// A log message about a set.
-pub type Note = (Level, String);
+pub type LogMessage = (Level, String);
 
-impl Set {
+impl SaveSet {
     /// Creates a set that is first due after one period.
-    pub fn new(name: &str, path: PathBuf, when: When, wanted: &[Wanted], database: &Database) -> Set {
-        let member = |wanted: &Wanted| Member { pv: wanted.pv.clone(), field: database.field(&wanted.pv) };
-        let mut set = Set {
+    pub fn new(name: &str, path: PathBuf, when: SaveTrigger, wanted: &[RequestedPv], database: &Database) -> SaveSet {
+        let member = |wanted: &RequestedPv| SetMember { pv: wanted.pv.clone(), field: database.field(&wanted.pv) };
+        let mut set = SaveSet {
             name: name.to_owned(),
             written: disk::body(&path),
             path,
@@ -102,12 +102,12 @@ impl Set {
             members: wanted.iter().map(member).collect(),
             due: Instant::now(),
             trigger: None,
-            state: State::New,
+            state: SaveState::New,
             saved_at: None,
             recent: None,
             sequence: Sequence::default(),
         };
-        if let When::Triggered(field) = when {
+        if let SaveTrigger::Triggered(field) = when {
             set.trigger = Some(glance(database, field));
         }
         set.due += set.period().unwrap_or_default();
@@ -122,15 +122,15 @@ impl Set {
 
     fn period(&self) -> Option<Duration> {
         match self.when {
-            When::Changed(period) | When::Every(period) => Some(period),
-            When::Triggered(_) => Some(TRIGGER_PERIOD),
-            When::Asked => None,
+            SaveTrigger::Changed(period) | SaveTrigger::Every(period) => Some(period),
+            SaveTrigger::Triggered(_) => Some(TRIGGER_PERIOD),
+            SaveTrigger::Asked => None,
         }
     }
 
     /// Whether the last save failed.
     pub fn is_failing(&self) -> bool {
-        matches!(self.state, State::Failing { .. })
+        matches!(self.state, SaveState::Failing { .. })
     }
 
     /// When `tick` must be called next.
@@ -139,24 +139,24 @@ impl Set {
     }
 
     /// Saves if a save is due; returns a message to report.
-    pub fn tick(&mut self, database: &Database, settings: &Settings, now: Instant) -> Option<Note> {
+    pub fn tick(&mut self, database: &Database, settings: &AutosaveSettings, now: Instant) -> Option<LogMessage> {
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
         let is_owed = self.is_failing();
         let is_wanted = match self.when {
-            When::Changed(_) | When::Every(_) => true,
-            When::Triggered(field) => {
+            SaveTrigger::Changed(_) | SaveTrigger::Every(_) => true,
+            SaveTrigger::Triggered(field) => {
                 let seen = Some(glance(database, field));
                 let is_new = seen != self.trigger;
                 self.trigger = seen;
                 is_new || is_owed
             }
-            When::Asked => is_owed,
+            SaveTrigger::Asked => is_owed,
         };
         let note = if is_wanted { self.save(database, settings, now, self.when.is_lazy()) } else { None };
         let pause = match self.state {
-            State::Failing { .. } => settings.retry,
+            SaveState::Failing { .. } => settings.retry,
             _ => self.period().unwrap_or_default(),
         };
         self.due = now + pause;
@@ -164,14 +164,20 @@ impl Set {
     }
 
     /// Saves changed values one last time.
-    pub fn finish(&mut self, database: &Database, settings: &Settings) -> Option<Note> {
-        let is_wanted = self.is_failing() || matches!(self.when, When::Changed(_) | When::Every(_));
+    pub fn finish(&mut self, database: &Database, settings: &AutosaveSettings) -> Option<LogMessage> {
+        let is_wanted = self.is_failing() || matches!(self.when, SaveTrigger::Changed(_) | SaveTrigger::Every(_));
         if is_wanted { self.save(database, settings, Instant::now(), true) } else { None }
     }
 
     /// Saves the set; with `is_lazy` only if its contents changed. Returns a message when saving starts to fail, fails
     /// for another reason, or works again.
-    pub fn save(&mut self, database: &Database, settings: &Settings, now: Instant, is_lazy: bool) -> Option<Note> {
+    pub fn save(
+        &mut self,
+        database: &Database,
+        settings: &AutosaveSettings,
+        now: Instant,
+        is_lazy: bool,
+    ) -> Option<LogMessage> {
         let (body, n_missing) = self.body(database);
         if is_lazy && self.written.as_ref() == Some(&body) {
             return self.settle(Ok(()));
@@ -179,12 +185,12 @@ impl Set {
         let result = match n_missing {
             n if n > 0 && !settings.takes_incomplete => {
                 let why = format!("{n} of its PVs do not exist, and save_restoreSet_IncompleteSetsOk(0) requires all");
-                Err(Trouble::of_file(why))
+                Err(SaveError::of_file(why))
             }
             _ => {
                 let date = Zoned::now().strftime("%y%m%d-%H%M%S").to_string();
                 let written = disk::replace(&self.path, &(format::header(&date) + &body));
-                written.map_err(|error| Trouble::of_file(error.to_string()))
+                written.map_err(|error| SaveError::of_file(error.to_string()))
             }
         };
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
@@ -217,16 +223,16 @@ impl Set {
     }
 
     /// The status with the texts of synApps.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SaveStatus {
         match (&self.state, self.n_missing()) {
-            (State::New, _) => Status::new(Health::Unknown, "Initialized"),
-            (State::Good, 0) => Status::good(),
-            (State::Good, 1) => Status::new(Health::Warning, "1 value not saved"),
-            (State::Good, n) => Status::new(Health::Warning, &format!("{n} values not saved")),
-            (State::Failing { trouble, .. }, _) if trouble.health == Health::SequenceFailure => {
-                Status::new(Health::SequenceFailure, "Can't write sequence file")
+            (SaveState::New, _) => SaveStatus::new(Health::Unknown, "Initialized"),
+            (SaveState::Good, 0) => SaveStatus::good(),
+            (SaveState::Good, 1) => SaveStatus::new(Health::Warning, "1 value not saved"),
+            (SaveState::Good, n) => SaveStatus::new(Health::Warning, &format!("{n} values not saved")),
+            (SaveState::Failing { trouble, .. }, _) if trouble.health == Health::SequenceFailure => {
+                SaveStatus::new(Health::SequenceFailure, "Can't write sequence file")
             }
-            (State::Failing { .. }, _) => Status::new(Health::Failure, "Can't write .sav file"),
+            (SaveState::Failing { .. }, _) => SaveStatus::new(Health::Failure, "Can't write .sav file"),
         }
     }
 
@@ -245,7 +251,7 @@ impl Set {
         self.recent.take()
     }
 
-    fn copy_in_turn(&mut self, settings: &Settings, now: Instant) -> Result<(), Trouble> {
+    fn copy_in_turn(&mut self, settings: &AutosaveSettings, now: Instant) -> Result<(), SaveError> {
         let is_due = self.sequence.last.is_none_or(|last| now >= last + settings.sequence_period);
         if settings.n_sequence == 0 || !is_due {
             return Ok(());
@@ -253,44 +259,46 @@ impl Set {
         self.sequence.last = Some(now);
         let number = self.sequence.number % settings.n_sequence;
         self.sequence.number = number + 1;
-        disk::copy(&self.path, &disk::beside(&self.path, &number.to_string()))
-            .map_err(|error| Trouble { health: Health::SequenceFailure, why: format!("copy {number} of it: {error}") })
+        disk::copy(&self.path, &disk::with_suffix(&self.path, &number.to_string())).map_err(|error| SaveError {
+            health: Health::SequenceFailure,
+            why: format!("copy {number} of it: {error}"),
+        })
     }
 
-    fn settle(&mut self, result: Result<(), Trouble>) -> Option<Note> {
+    fn settle(&mut self, result: Result<(), SaveError>) -> Option<LogMessage> {
         let path = self.path.display();
         match result {
-            Ok(()) => match std::mem::replace(&mut self.state, State::Good) {
-                State::Failing { n_attempts, .. } => {
+            Ok(()) => match std::mem::replace(&mut self.state, SaveState::Good) {
+                SaveState::Failing { n_attempts, .. } => {
                     Some((Level::Warning, format!("autosave: {path} is saved again; failed attempts: {n_attempts}")))
                 }
                 _ => None,
             },
             Err(trouble) => {
                 let (before, n_attempts) = match &self.state {
-                    State::Failing { trouble, n_attempts } => (Some(trouble), *n_attempts),
+                    SaveState::Failing { trouble, n_attempts } => (Some(trouble), *n_attempts),
                     _ => (None, 0),
                 };
                 let is_told = before == Some(&trouble);
                 let text = format!("autosave: cannot save {path}; the previous file is kept: {}", trouble.why);
-                self.state = State::Failing { trouble, n_attempts: n_attempts + 1 };
+                self.state = SaveState::Failing { trouble, n_attempts: n_attempts + 1 };
                 (!is_told).then_some((Level::Error, text))
             }
         }
     }
 
     /// One line of text about the set; with `is_long` also one for each PV.
-    pub fn shown(&self, is_long: bool) -> String {
+    pub fn describe(&self, is_long: bool) -> String {
         let when = match self.when {
-            When::Changed(period) => format!("after changes, every {period:?}"),
-            When::Every(period) => format!("every {period:?}"),
-            When::Triggered(_) => "when triggered".to_owned(),
-            When::Asked => "by manual_save".to_owned(),
+            SaveTrigger::Changed(period) => format!("after changes, every {period:?}"),
+            SaveTrigger::Every(period) => format!("every {period:?}"),
+            SaveTrigger::Triggered(_) => "when triggered".to_owned(),
+            SaveTrigger::Asked => "by manual_save".to_owned(),
         };
         let state = match &self.state {
-            State::New => "not saved yet".to_owned(),
-            State::Good => "saved".to_owned(),
-            State::Failing { trouble, .. } => format!("NOT SAVED: {}", trouble.why),
+            SaveState::New => "not saved yet".to_owned(),
+            SaveState::Good => "saved".to_owned(),
+            SaveState::Failing { trouble, .. } => format!("NOT SAVED: {}", trouble.why),
         };
         let n_missing = self.n_missing();
         let n_there = self.members.len() - n_missing;
@@ -312,9 +320,9 @@ fn glance(database: &Database, field: FieldRef) -> (TimeStamp, String) {
     (reading.time, format::value_line("", &reading.value))
 }
 
-impl When {
+impl SaveTrigger {
     /// Whether the file is written only if its contents changed.
     fn is_lazy(self) -> bool {
-        matches!(self, When::Changed(_))
+        matches!(self, SaveTrigger::Changed(_))
     }
 }

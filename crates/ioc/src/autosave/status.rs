@@ -9,9 +9,9 @@ use fodo_data::Value;
 use fodo_db::{Database, FieldRef};
 use jiff::Zoned;
 
-use super::set::Set;
+use super::set::SaveSet;
 use crate::limit::{STATUS_PERIOD, STATUS_SETS_MAX};
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// The status of saving or restoring; the worst first. The numbers are those of synApps autosave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,26 +29,26 @@ pub enum Health {
 
 /// A health with a text that fits a Channel Access string.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Status {
+pub struct SaveStatus {
     health: Health,
     words: String,
 }
 
-impl Status {
+impl SaveStatus {
     /// Creates a status; truncates `words` to 39 bytes.
-    pub fn new(health: Health, words: &str) -> Status {
+    pub fn new(health: Health, words: &str) -> SaveStatus {
         const BYTES_MAX: usize = 39;
         let (words, _) = words.split_at(words.floor_char_boundary(BYTES_MAX));
-        Status { health, words: words.to_owned() }
+        SaveStatus { health, words: words.to_owned() }
     }
 
-    pub fn good() -> Status {
-        Status::new(Health::Good, "Ok")
+    pub fn good() -> SaveStatus {
+        SaveStatus::new(Health::Good, "Ok")
     }
 
     /// The first of the worst statuses; good if there are none.
-    pub fn worst(all: impl Iterator<Item = Status>) -> Status {
-        all.min_by_key(|status| status.health).unwrap_or(Status::good())
+    pub fn worst(all: impl Iterator<Item = SaveStatus>) -> SaveStatus {
+        all.min_by_key(|status| status.health).unwrap_or(SaveStatus::good())
     }
 }
 
@@ -66,7 +66,7 @@ pub struct StatusRecords {
     written: HashMap<String, Value>,
     due: Instant,
     heartbeat: i32,
-    restored: Status,
+    restored: SaveStatus,
     restored_at: String,
 }
 
@@ -74,7 +74,7 @@ impl StatusRecords {
     /// Finds the records of a prefix; `None` if no such record exists.
     ///
     /// `restored`: the status of the restore by `iocInit`.
-    pub fn find(database: &Database, prefix: &str, restored: Status) -> Option<StatusRecords> {
+    pub fn find(database: &Database, prefix: &str, restored: SaveStatus) -> Option<StatusRecords> {
         let general =
             ["status", "statusStr", "heartbeat", "recentlyStr", "rebootStatus", "rebootStatusStr", "rebootTime"];
         let of_set = |index| ["Name", "Status", "State", "StatusStr", "Time"].map(|what| format!("{index}_{what}"));
@@ -98,13 +98,13 @@ impl StatusRecords {
     }
 
     /// Writes changed values if due.
-    pub fn tick(&mut self, crank: &Crank, sets: &mut [Set], now: Instant) {
+    pub fn tick(&mut self, crank: &DatabaseDriver, sets: &mut [SaveSet], now: Instant) {
         if now < self.due {
             return;
         }
         self.due = now + STATUS_PERIOD;
         self.heartbeat = 1 - self.heartbeat;
-        let worst = Status::worst(sets.iter().map(Set::status));
+        let worst = SaveStatus::worst(sets.iter().map(SaveSet::status));
         let restored = self.restored.clone();
         self.put(crank, "heartbeat", self.heartbeat.into());
         self.put(crank, "status", (worst.health as i32).into());
@@ -112,14 +112,14 @@ impl StatusRecords {
         self.put(crank, "rebootStatus", (restored.health as i32).into());
         self.put(crank, "rebootStatusStr", restored.words.as_str().into());
         self.put(crank, "rebootTime", self.restored_at.as_str().into());
-        for recent in sets.iter_mut().filter_map(Set::take_recent) {
+        for recent in sets.iter_mut().filter_map(SaveSet::take_recent) {
             self.put(crank, "recentlyStr", recent.as_str().into());
         }
         for index in 0..STATUS_SETS_MAX {
             let set = sets.get(index);
-            let name = set.map_or("Not In Use".to_owned(), Set::short_name);
-            let status = set.map_or(Status::new(Health::Unknown, "Status unknown"), Set::status);
-            let time = set.and_then(Set::saved_at).unwrap_or("Not yet saved");
+            let name = set.map_or("Not In Use".to_owned(), SaveSet::short_name);
+            let status = set.map_or(SaveStatus::new(Health::Unknown, "Status unknown"), SaveSet::status);
+            let time = set.and_then(SaveSet::saved_at).unwrap_or("Not yet saved");
             self.put(crank, &format!("{index}_Name"), name.as_str().into());
             self.put(crank, &format!("{index}_Status"), (status.health as i32).into());
             // The state names what the set waits for; here no set ever waits.
@@ -129,7 +129,7 @@ impl StatusRecords {
         }
     }
 
-    fn put(&mut self, crank: &Crank, name: &str, value: Value) {
+    fn put(&mut self, crank: &DatabaseDriver, name: &str, value: Value) {
         let Some(field) = self.fields.get(name).filter(|_| self.written.get(name) != Some(&value)) else { return };
         // A record that rejects the value, for example with DISP set, simply keeps its old value.
         let _ = crank.put(*field, value.clone(), None, None);
@@ -143,10 +143,11 @@ mod tests {
 
     #[test]
     fn the_worst_status_counts_and_words_are_cut_between_characters() {
-        let (failure, warning) = (Status::new(Health::Failure, "no file"), Status::new(Health::Warning, "2 missing"));
+        let (failure, warning) =
+            (SaveStatus::new(Health::Failure, "no file"), SaveStatus::new(Health::Warning, "2 missing"));
 
-        assert_eq!(Status::worst([warning, failure.clone(), Status::good()].into_iter()), failure);
-        assert_eq!(Status::worst(std::iter::empty()), Status::good());
-        assert_eq!(Status::new(Health::Good, &"ä".repeat(30)).words, "ä".repeat(19));
+        assert_eq!(SaveStatus::worst([warning, failure.clone(), SaveStatus::good()].into_iter()), failure);
+        assert_eq!(SaveStatus::worst(std::iter::empty()), SaveStatus::good());
+        assert_eq!(SaveStatus::new(Health::Good, &"ä".repeat(30)).words, "ä".repeat(19));
     }
 }

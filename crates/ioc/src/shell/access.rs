@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use super::script::Flow;
-use super::{Call, Failure, Shell, Stage, lock};
-use crate::guard::{Guard, Policy};
-
-type Outcome = Result<Flow, Failure>;
+use super::script::{CommandResult, Flow};
+use super::{CommandError, CommandLine, IocStage, Shell, lock};
+use crate::guard::{AccessControl, Policy};
 
 /// The variable that makes hosts be identified by address.
 pub(super) const CHECKS_ADDRESS: &str = "asCheckClientIP";
 
 /// `asSetFilename("plant.acf")`
-pub(super) fn set_file(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_file(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     is_early(shell)?;
     // Requested access security must not be missing silently: iocInit fails to read an empty name.
     shell.access_file = Some(shell.path(call.argument(1).unwrap_or_default()));
@@ -21,22 +19,22 @@ pub(super) fn set_file(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `asSetSubstitutions("P=x:")`
-pub(super) fn set_macros(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_macros(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     is_early(shell)?;
     call.argument(1).unwrap_or_default().clone_into(&mut shell.access_macros);
     Ok(Flow::Next)
 }
 
-fn is_early(shell: &Shell) -> Result<(), Failure> {
+fn is_early(shell: &Shell) -> Result<(), CommandError> {
     match shell.stage {
-        Stage::Loading(_) => Ok(()),
+        IocStage::Loading(_) => Ok(()),
         _ => Err("access security must be set before iocInit; asInit can only reload the same file".to_owned().into()),
     }
 }
 
 /// `asInit`
-pub(super) fn load_again(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    if matches!(shell.stage, Stage::Loading(_)) {
+pub(super) fn load_again(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
+    if matches!(shell.stage, IocStage::Loading(_)) {
         shell.remark("asInit has no effect before iocInit, which loads the access security file".to_owned());
         return Ok(Flow::Next);
     }
@@ -60,9 +58,9 @@ impl Shell {
 
     /// In a check: reports errors of the access file for these records. No host name is resolved.
     pub(super) fn look_at_rules(&mut self) {
-        let Stage::Checked(database) = &self.stage else { return };
+        let IocStage::Checked(database) = &self.stage else { return };
         let policy = Policy { goes_by_address: false, ..self.policy(Policy::default()) };
-        match Guard::new(policy, database) {
+        match AccessControl::new(policy, database) {
             Ok((_, rules)) => {
                 let mut names: Vec<Arc<str>> = rules.outside_inputs.into_keys().collect();
                 names.sort_unstable();

@@ -1,35 +1,33 @@
 //! Autosave commands, with the names of synApps autosave.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fodo_db::{Database, LoadError, Loader, Macros, record_types};
+use fodo_db::{LoadError, Loader, Macros};
 
-use super::script::{Flow, seconds};
-use super::{Call, Failure, Shell, Stage, check, lock};
-use crate::autosave::request::{self, Wanted};
-use crate::autosave::restore::{Complaints, Pass, RestoreFile, Source};
+use super::check::unknown_pvs;
+use super::script::{CommandResult, Flow, seconds};
+use super::{CommandError, CommandLine, IocStage, Shell, check, lock};
+use crate::autosave::request::{self, RequestedPv};
+use crate::autosave::restore::{FoundSaveFile, Messages, RestoreFile, RestorePass};
 use crate::autosave::saver::Saver;
-use crate::autosave::set::{Set, When};
-use crate::autosave::status::{Health, Status, StatusRecords};
-use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
-use crate::limit::{REQUEST_ERRORS_MAX, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::autosave::set::{SaveSet, SaveTrigger};
+use crate::autosave::status::{Health, SaveStatus, StatusRecords};
+use crate::autosave::{AutosaveSettings, BOTH, EARLY, LATE, OWN_PERIOD, disk, listed};
+use crate::limit::{SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::names::field_of;
 use crate::{Ioc, RunningIoc};
 
-type Outcome = Result<Flow, Failure>;
-
 /// The autosave configuration set by commands.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct AutosavePlan {
     request_folders: Vec<PathBuf>,
     save_folder: Option<PathBuf>,
     files: Vec<RestoreFile>,
-    settings: Settings,
+    settings: AutosaveSettings,
     /// Sets requested before `iocInit`, when there are no records yet.
-    asked: Vec<Order>,
+    asked: Vec<SetRequest>,
     /// The folder of `--autosave`, which needs no command in a script.
     own_folder: Option<PathBuf>,
     /// The name prefix of the status records.
@@ -43,15 +41,15 @@ pub(super) struct Plan {
 
 /// A requested set.
 #[derive(Clone)]
-struct Order {
+struct SetRequest {
     request: String,
     macros: Macros,
-    when: Timing,
+    when: TriggerSpec,
 }
 
 /// The trigger of a set, with field names that are not resolved yet.
 #[derive(Clone)]
-enum Timing {
+enum TriggerSpec {
     Changed(Duration),
     Every(Duration),
     Triggered(String),
@@ -59,13 +57,13 @@ enum Timing {
 }
 
 /// A save file and the values to restore late: all, or those that the early pass could not restore.
-pub(super) struct Restored {
-    source: Source,
+pub(super) struct RestoredFile {
+    source: FoundSaveFile,
     left: Option<Vec<crate::autosave::format::SavedValue>>,
 }
 
 /// `set_requestfile_path("folder", "folder below")`
-pub(super) fn add_request_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn add_request_folder(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let folder = folder(shell, call)?;
     if !folder.is_dir() {
         shell.remark(format!("there is no folder \"{}\"", folder.display()));
@@ -75,7 +73,7 @@ pub(super) fn add_request_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome 
 }
 
 /// `set_savefile_path("folder", "folder below")`
-pub(super) fn set_save_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_save_folder(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let folder = folder(shell, call)?;
     if !folder.is_dir() {
         shell.remark(format!("there is no folder \"{}\": nothing can be saved until it exists", folder.display()));
@@ -84,7 +82,7 @@ pub(super) fn set_save_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-fn folder(shell: &Shell, call: &Call<'_>) -> Result<PathBuf, Failure> {
+fn folder(shell: &Shell, call: &CommandLine<'_>) -> Result<PathBuf, CommandError> {
     let (first, second) = (call.argument(1).unwrap_or_default(), call.argument(2).unwrap_or_default());
     if first.is_empty() && second.is_empty() {
         call.needed(1, "a folder")?;
@@ -95,24 +93,24 @@ fn folder(shell: &Shell, call: &Call<'_>) -> Result<PathBuf, Failure> {
 }
 
 /// `set_pass0_restoreFile("file.sav", "P=x:")`
-pub(super) fn restore_before(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    add_file(shell, call, Pass::Early)
+pub(super) fn restore_before(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
+    add_file(shell, call, RestorePass::Early)
 }
 
 /// `set_pass1_restoreFile("file.sav", "P=x:")`
-pub(super) fn restore_after(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    add_file(shell, call, Pass::Late)
+pub(super) fn restore_after(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
+    add_file(shell, call, RestorePass::Late)
 }
 
-fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
+fn add_file(shell: &mut Shell, call: &CommandLine<'_>, pass: RestorePass) -> CommandResult {
     let name = call.needed(1, "a save file")?;
-    if !matches!(shell.stage, Stage::Loading(_)) {
+    if !matches!(shell.stage, IocStage::Loading(_)) {
         return Err("iocInit restores files, so this command must precede it; use fdbrestore afterwards"
             .to_owned()
             .into());
     }
     let macros = match call.argument(2).filter(|list| !list.is_empty()) {
-        Some(list) => Some(Macros::parse(list).map_err(|message| Failure::Word(2, message))?),
+        Some(list) => Some(Macros::parse(list).map_err(|message| CommandError::Word(2, message))?),
         None => None,
     };
     // The folder may be set later.
@@ -122,50 +120,56 @@ fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
 }
 
 /// `create_monitor_set("file.req", 30, "P=x:")`
-pub(super) fn set_of_changes(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_of_changes(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let Some((request, period)) = with_period(call)? else { return Ok(Flow::Next) };
-    add_set(shell, call, 3, request, Timing::Changed(period))
+    add_set(shell, call, 3, request, TriggerSpec::Changed(period))
 }
 
 /// `create_periodic_set("file.req", 30, "P=x:")`
-pub(super) fn set_in_time(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_in_time(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let Some((request, period)) = with_period(call)? else { return Ok(Flow::Next) };
-    add_set(shell, call, 3, request, Timing::Every(period))
+    add_set(shell, call, 3, request, TriggerSpec::Every(period))
 }
 
 /// `create_triggered_set("file.req", "x:save", "P=x:")`
-pub(super) fn set_triggered(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_triggered(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let Some(request) = request_name(call) else { return Ok(Flow::Next) };
     let trigger = call.needed(2, "the PV that triggers it")?;
-    add_set(shell, call, 3, request, Timing::Triggered(trigger.to_owned()))
+    add_set(shell, call, 3, request, TriggerSpec::Triggered(trigger.to_owned()))
 }
 
 /// `create_manual_set("file.req", "P=x:")`
-pub(super) fn set_by_hand(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_by_hand(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let Some(request) = request_name(call) else { return Ok(Flow::Next) };
-    add_set(shell, call, 2, request, Timing::Asked)
+    add_set(shell, call, 2, request, TriggerSpec::Asked)
 }
 
 /// `None` without a file name, which in synApps only starts the thread.
-fn request_name<'a>(call: &Call<'a>) -> Option<&'a str> {
+fn request_name<'a>(call: &CommandLine<'a>) -> Option<&'a str> {
     call.argument(1).filter(|name| !name.is_empty())
 }
 
-fn with_period<'a>(call: &Call<'a>) -> Result<Option<(&'a str, Duration)>, Failure> {
+fn with_period<'a>(call: &CommandLine<'a>) -> Result<Option<(&'a str, Duration)>, CommandError> {
     let Some(request) = request_name(call) else { return Ok(None) };
     let text = call.needed(2, "the number of seconds")?;
-    let period = seconds(text).map_err(|message| Failure::Word(2, message))?;
+    let period = seconds(text).map_err(|message| CommandError::Word(2, message))?;
     Ok(Some((request, period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))))
 }
 
-fn add_set(shell: &mut Shell, call: &Call<'_>, macros_at: usize, request: &str, when: Timing) -> Outcome {
+fn add_set(
+    shell: &mut Shell,
+    call: &CommandLine<'_>,
+    macros_at: usize,
+    request: &str,
+    when: TriggerSpec,
+) -> CommandResult {
     let list = call.argument(macros_at).unwrap_or_default();
-    let macros = Macros::parse(list).map_err(|message| Failure::Word(macros_at, message))?;
+    let macros = Macros::parse(list).map_err(|message| CommandError::Word(macros_at, message))?;
     if ["SAVENAMEPV", "SAVEPATHPV"].iter().any(|name| macros.value(name).is_some()) {
         shell.remark("SAVENAMEPV and SAVEPATHPV are ignored: PVs cannot set the name of a save file".to_owned());
     }
-    let order = Order { request: request.to_owned(), macros, when };
-    if matches!(shell.stage, Stage::Loading(_)) {
+    let order = SetRequest { request: request.to_owned(), macros, when };
+    if matches!(shell.stage, IocStage::Loading(_)) {
         // There are no records yet.
         shell.autosave.asked.push(order);
         return Ok(Flow::Next);
@@ -174,7 +178,7 @@ fn add_set(shell: &mut Shell, call: &Call<'_>, macros_at: usize, request: &str, 
 }
 
 /// `manual_save("file.req")`
-pub(super) fn save_now(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn save_now(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a request file")?;
     let saved = shell.saver(|saver| saver.save(name).ok_or_else(|| saver.names()))?;
     match saved {
@@ -185,27 +189,27 @@ pub(super) fn save_now(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `remove_data_set("file.req")`
-pub(super) fn forget(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn forget(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a request file")?;
     let removed = shell.saver(|saver| if saver.remove(name) { Ok(()) } else { Err(saver.names()) })?;
     removed.map(|()| Flow::Next).map_err(|names| no_set(name, &names))
 }
 
 /// `set_savefile_name("file.req", "other.sav")`
-pub(super) fn rename(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn rename(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a request file")?;
     let path = shell.save_path(call.needed(2, "a save file")?);
     let moved = shell.saver(|saver| saver.with(name, |set| set.move_to(path)).ok_or_else(|| saver.names()))?;
     moved.map(|()| Flow::Next).map_err(|names| no_set(name, &names))
 }
 
-fn no_set(name: &str, names: &[String]) -> Failure {
+fn no_set(name: &str, names: &[String]) -> CommandError {
     let guess = super::table::closest(name, names.iter().map(String::as_str));
-    Failure::Word(1, format!("there is no autosave set \"{name}\"{guess}"))
+    CommandError::Word(1, format!("there is no autosave set \"{name}\"{guess}"))
 }
 
 /// `save_restoreShow [level]`
-pub(super) fn show_sets(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn show_sets(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let is_long = call.argument(1).is_some_and(|level| level != "0");
     let text = shell.saver(|saver| saver.shown(is_long))?;
     shell.say(&text);
@@ -213,9 +217,9 @@ pub(super) fn show_sets(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbrestoreShow`
-pub(super) fn show_restored(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn show_restored(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let line = |file: &RestoreFile| {
-        let when = if file.pass == Pass::Early { "before" } else { "after" };
+        let when = if file.pass == RestorePass::Early { "before" } else { "after" };
         format!("{} {when} initialisation: {}\n", file.path.display(), file.outcome)
     };
     let text: String = shell.autosave.files.iter().map(line).collect();
@@ -224,15 +228,21 @@ pub(super) fn show_restored(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 }
 
 /// `fdbrestore("file.sav")`
-pub(super) fn put_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn put_back(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let path = shell.save_path(call.needed(1, "a save file")?);
-    let Stage::Running(crank) = &shell.stage else {
+    let IocStage::Running(crank) = &shell.stage else {
         return Err("iocInit has not run yet; use set_pass0_restoreFile to restore a file".to_owned().into());
     };
     let crank = crank.clone();
     let outcome = String::new();
-    let mut file =
-        RestoreFile { path, macros: None, pass: Pass::Late, is_expected: true, outcome, health: Health::Unknown };
+    let mut file = RestoreFile {
+        path,
+        macros: None,
+        pass: RestorePass::Late,
+        is_expected: true,
+        outcome,
+        health: Health::Unknown,
+    };
     let (source, mut complaints) = file.find(shell.autosave.settings.takes_incomplete);
     let Some(source) = source else { return Err(complaints.join("; ").into()) };
     let mut put = |field, value| crank.put(field, value, None, None).map_err(|error| error.to_string());
@@ -242,7 +252,7 @@ pub(super) fn put_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `makeAutosaveFileFromDbInfo("file.req", "autosaveFields")`
-pub(super) fn request_of_infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn request_of_infos(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a request file")?;
     let info = call.needed(2, "the name of an info item")?;
     let name = if name.contains(".req") { name.to_owned() } else { format!("{name}.req") };
@@ -250,12 +260,12 @@ pub(super) fn request_of_infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `makeAutosaveFiles`
-pub(super) fn requests_of_infos(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn requests_of_infos(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     write_request(shell, "info_settings.req", BOTH)?;
     write_request(shell, "info_positions.req", EARLY)
 }
 
-fn write_request(shell: &mut Shell, name: &str, info: &str) -> Outcome {
+fn write_request(shell: &mut Shell, name: &str, info: &str) -> CommandResult {
     let (pvs, strangers) = listed(shell.database()?, info);
     strangers.into_iter().for_each(|stranger| shell.remark(stranger));
     let text: String = pvs.iter().map(|pv| format!("{pv}\n")).collect();
@@ -264,64 +274,64 @@ fn write_request(shell: &mut Shell, name: &str, info: &str) -> Outcome {
         shell.autosave.made.push((path, text));
         return Ok(Flow::Next);
     }
-    let written = disk::replace_plainly(&path, text.as_bytes());
-    written.map_err(|error| Failure::Word(1, format!("\"{name}\" cannot be written: {error}")))?;
+    let written = disk::replace_without_backup(&path, text.as_bytes());
+    written.map_err(|error| CommandError::Word(1, format!("\"{name}\" cannot be written: {error}")))?;
     Ok(Flow::Next)
 }
 
 /// `save_restoreSet_IncompleteSetsOk 0`
-pub(super) fn set_incomplete(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_incomplete(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let number = number(call, "0 or 1")?;
     shell.change_settings(|settings| settings.takes_incomplete = number != 0)
 }
 
 /// `save_restoreSet_DatedBackupFiles 1`
-pub(super) fn set_dates(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_dates(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let number = number(call, "0 or 1")?;
     shell.change_settings(|settings| settings.dates_copies = number != 0)
 }
 
 /// `save_restoreSet_NumSeqFiles 3`
-pub(super) fn set_sequence(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_sequence(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let number = number(call, "a number of files")? as usize;
     if number > SEQUENCE_FILES_MAX {
-        return Err(Failure::Word(1, format!("at most {SEQUENCE_FILES_MAX} sequence files are possible")));
+        return Err(CommandError::Word(1, format!("at most {SEQUENCE_FILES_MAX} sequence files are possible")));
     }
     shell.change_settings(|settings| settings.n_sequence = number)
 }
 
 /// `save_restoreSet_SeqPeriodInSeconds 600`
-pub(super) fn set_sequence_period(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_sequence_period(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let period = period(call)?;
     shell.change_settings(|settings| settings.sequence_period = period)
 }
 
 /// `save_restoreSet_RetrySeconds 60`
-pub(super) fn set_retry(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_retry(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let period = period(call)?;
     shell.change_settings(|settings| settings.retry = period)
 }
 
 /// `save_restoreSet_status_prefix("x:")`
-pub(super) fn set_status_prefix(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_status_prefix(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     call.needed(1, "the prefix of the status records")?.clone_into(&mut shell.autosave.status_prefix);
     // iocInit looks for the records.
-    if matches!(shell.stage, Stage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
+    if matches!(shell.stage, IocStage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
 }
 
 /// `save_restoreSet_UseStatusPVs 0`
-pub(super) fn set_status_use(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_status_use(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     shell.autosave.leaves_status_alone = number(call, "0 or 1")? == 0;
-    if matches!(shell.stage, Stage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
+    if matches!(shell.stage, IocStage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
 }
 
-fn number(call: &Call<'_>, what: &str) -> Result<u32, Failure> {
+fn number(call: &CommandLine<'_>, what: &str) -> Result<u32, CommandError> {
     let text = call.needed(1, what)?;
-    text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is not {what}")))
+    text.parse().map_err(|_| CommandError::Word(1, format!("\"{text}\" is not {what}")))
 }
 
-fn period(call: &Call<'_>) -> Result<Duration, Failure> {
-    let period = seconds(call.needed(1, "the number of seconds")?).map_err(|message| Failure::Word(1, message))?;
+fn period(call: &CommandLine<'_>) -> Result<Duration, CommandError> {
+    let period = seconds(call.needed(1, "the number of seconds")?).map_err(|message| CommandError::Word(1, message))?;
     Ok(period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))
 }
 
@@ -335,10 +345,10 @@ impl Shell {
             RestoreFile { path, macros: None, pass, is_expected: false, outcome, health: Health::Unknown }
         };
         self.autosave.files.extend([
-            file("info_positions.sav", Pass::Early),
-            file("info_settings.sav", Pass::Early),
-            file("info_settings.sav", Pass::Late),
-            file("info_pass1.sav", Pass::Late),
+            file("info_positions.sav", RestorePass::Early),
+            file("info_settings.sav", RestorePass::Early),
+            file("info_settings.sav", RestorePass::Late),
+            file("info_pass1.sav", RestorePass::Late),
         ]);
         self.autosave.own_folder = Some(folder);
     }
@@ -347,30 +357,30 @@ impl Shell {
         self.autosave.save_folder.as_ref().unwrap_or(&self.folder).join(name)
     }
 
-    fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) -> Outcome {
+    fn change_settings(&mut self, change: impl FnOnce(&mut AutosaveSettings)) -> CommandResult {
         change(&mut self.autosave.settings);
         let settings = self.autosave.settings.clone();
-        if matches!(self.stage, Stage::Running(_)) {
+        if matches!(self.stage, IocStage::Running(_)) {
             self.saver(|saver| saver.set_settings(settings))?;
         }
         Ok(Flow::Next)
     }
 
-    fn saver<T>(&self, visit: impl FnOnce(&Saver) -> T) -> Result<T, Failure> {
+    fn saver<T>(&self, visit: impl FnOnce(&Saver) -> T) -> Result<T, CommandError> {
         let mut place = lock(&self.place);
-        let running = place.as_mut().ok_or_else(|| Failure::from("iocInit has not run yet".to_owned()))?;
+        let running = place.as_mut().ok_or_else(|| CommandError::from("iocInit has not run yet".to_owned()))?;
         let saver = RunningIoc::saver(running);
         saver.map(visit).map_err(|error| format!("cannot create a thread: {error}").into())
     }
 
     /// Restores the files of the early pass and finds the files of the late pass.
-    pub(super) fn restore_early(&mut self, loader: &mut Loader) -> Vec<Restored> {
+    pub(super) fn restore_early(&mut self, loader: &mut Loader) -> Vec<RestoredFile> {
         let takes_incomplete = self.autosave.settings.takes_incomplete;
-        let mut restored: Vec<Restored> = Vec::new();
-        let mut complaints = Complaints::new();
+        let mut restored: Vec<RestoredFile> = Vec::new();
+        let mut complaints = Messages::new();
         let mut files = std::mem::take(&mut self.autosave.files);
         // The early pass runs first, regardless of the order of the commands.
-        files.sort_by_key(|file| file.pass == Pass::Late);
+        files.sort_by_key(|file| file.pass == RestorePass::Late);
         for file in &mut files {
             file.path = self.save_path(&file.path);
         }
@@ -386,15 +396,15 @@ impl Shell {
                 complaints.extend(self.copy(&source, &file.path));
             }
             let mut left = None;
-            if file.pass == Pass::Early {
+            if file.pass == RestorePass::Early {
                 let (later, told) = source.restore_early(loader);
                 left = Some(later);
                 // If the same file also has a late pass, that pass reports what cannot be restored.
-                let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, Pass::Late));
+                let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, RestorePass::Late));
                 complaints.extend(if has_late { Vec::new() } else { told });
             }
             file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
-            restored.push(Restored { source, left });
+            restored.push(RestoredFile { source, left });
         }
         self.autosave.files = files;
         complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
@@ -402,18 +412,18 @@ impl Shell {
     }
 
     /// Makes a backup copy of a restored file next to it, as synApps does.
-    fn copy(&self, source: &Source, path: &Path) -> Complaints {
+    fn copy(&self, source: &FoundSaveFile, path: &Path) -> Messages {
         let date = jiff::Zoned::now().strftime("_%y%m%d-%H%M%S").to_string();
         let suffix = if self.autosave.settings.dates_copies { date } else { ".bu".to_owned() };
-        match disk::copy(&source.path, &disk::beside(path, &suffix)) {
+        match disk::copy(&source.path, &disk::with_suffix(path, &suffix)) {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!("cannot make a backup copy of {}: {error}", source.path.display())],
         }
     }
 
     /// Restores the files of the late pass and the values that the early pass could not restore.
-    pub(super) fn restore_late(&mut self, ioc: &Ioc, restored: &[Restored]) {
-        for Restored { source, left } in restored {
+    pub(super) fn restore_late(&mut self, ioc: &Ioc, restored: &[RestoredFile]) {
+        for RestoredFile { source, left } in restored {
             let complaints = source.restore_late(&ioc.database, left.as_deref());
             complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
         }
@@ -425,7 +435,7 @@ impl Shell {
         self.autosave.has_complaints = true;
         if self.told.insert(subject.to_owned()) {
             // The message contains its own position, so that of iocInit is left out.
-            self.deliver(check::Weight::Warning, LoadError { message: complaint, ..LoadError::default() });
+            self.deliver(check::FindingLevel::Warning, LoadError { message: complaint, ..LoadError::default() });
         }
     }
 
@@ -445,14 +455,14 @@ impl Shell {
     }
 
     /// Starts or stops updating the records of the status prefix.
-    fn show_status(&mut self) -> Outcome {
+    fn show_status(&mut self) -> CommandResult {
         if self.autosave.status_prefix.is_empty() {
             return Ok(Flow::Next);
         }
         let prefix = &self.autosave.status_prefix;
-        let mut restored = Status::worst(self.autosave.files.iter().map(RestoreFile::status));
-        if restored == Status::good() && self.autosave.has_complaints {
-            restored = Status::new(Health::Warning, "some values are not restored");
+        let mut restored = SaveStatus::worst(self.autosave.files.iter().map(RestoreFile::status));
+        if restored == SaveStatus::good() && self.autosave.has_complaints {
+            restored = SaveStatus::new(Health::Warning, "some values are not restored");
         }
         let found = StatusRecords::find(self.database()?, prefix, restored);
         if found.is_none() {
@@ -460,7 +470,7 @@ impl Shell {
             self.remark(message);
         }
         let shown = found.filter(|_| !self.autosave.leaves_status_alone);
-        if matches!(self.stage, Stage::Running(_)) {
+        if matches!(self.stage, IocStage::Running(_)) {
             self.saver(|saver| saver.set_status(shown))?;
         }
         Ok(Flow::Next)
@@ -480,9 +490,9 @@ impl Shell {
                 continue;
             }
             n_sets += 1;
-            let wanted = |pv| Wanted { pv, at: LoadError::default() };
-            let wanted: Vec<Wanted> = pvs.into_iter().map(wanted).collect();
-            if let Err(failure) = self.add(file, folder.join(file), When::Changed(OWN_PERIOD), &wanted) {
+            let wanted = |pv| RequestedPv { pv, at: LoadError::default() };
+            let wanted: Vec<RequestedPv> = pvs.into_iter().map(wanted).collect();
+            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(OWN_PERIOD), &wanted) {
                 self.tell(failure, &[]);
             }
         }
@@ -492,27 +502,27 @@ impl Shell {
     }
 
     /// Reads a request file and creates its set; in a check, only reports errors.
-    fn begin(&mut self, order: &Order) -> Outcome {
+    fn begin(&mut self, order: &SetRequest) -> CommandResult {
         let database = self.database()?;
         let when = match &order.when {
-            Timing::Changed(period) => When::Changed(*period),
-            Timing::Every(period) => When::Every(*period),
-            Timing::Asked => When::Asked,
-            Timing::Triggered(name) => match field_of(database, name) {
-                Ok(field) => When::Triggered(field),
-                Err(message) => return Err(Failure::Word(2, message)),
+            TriggerSpec::Changed(period) => SaveTrigger::Changed(*period),
+            TriggerSpec::Every(period) => SaveTrigger::Every(*period),
+            TriggerSpec::Asked => SaveTrigger::Asked,
+            TriggerSpec::Triggered(name) => match field_of(database, name) {
+                Ok(field) => SaveTrigger::Triggered(field),
+                Err(message) => return Err(CommandError::Word(2, message)),
             },
         };
         let read = request::read(&order.request, &order.macros, &mut self.open_request());
-        let unreadable = |error| Failure::Word(1, format!("\"{}\" cannot be read: {error}", order.request));
+        let unreadable = |error| CommandError::Word(1, format!("\"{}\" cannot be read: {error}", order.request));
         let mut request = read.map_err(unreadable)?;
-        request.errors.extend(strangers(database, &request.wanted, &self.missing));
+        request.errors.extend(unknown_pvs(database, &request.wanted, &self.missing));
         let name = Path::new(&order.request).file_name().unwrap_or_default().to_string_lossy();
         let path = self.save_path(format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
         let places = self.places();
         for mut error in request.errors {
             error.from.extend_from_slice(&places);
-            self.deliver(check::Weight::Warning, error);
+            self.deliver(check::FindingLevel::Warning, error);
         }
         if self.is_check() {
             return Ok(Flow::Next);
@@ -520,12 +530,12 @@ impl Shell {
         self.add(&order.request, path, when, &request.wanted)
     }
 
-    fn add(&mut self, name: &str, path: PathBuf, when: When, wanted: &[Wanted]) -> Outcome {
+    fn add(&mut self, name: &str, path: PathBuf, when: SaveTrigger, wanted: &[RequestedPv]) -> CommandResult {
         if self.is_check() {
             return Ok(Flow::Next);
         }
         let shown = path.display().to_string();
-        let set = Set::new(name, path, when, wanted, self.database()?);
+        let set = SaveSet::new(name, path, when, wanted, self.database()?);
         let settings = self.autosave.settings.clone();
         let added = self.saver(|saver| {
             saver.set_settings(settings);
@@ -553,43 +563,4 @@ impl Shell {
             Err(missing)
         }
     }
-}
-
-/// The errors of a request file and, with a database, the PVs that it does not contain. Included files are opened
-/// relative to the current folder. PVs of `missing` records, which were left out because of errors, are not reported.
-pub fn mistakes_in_request(
-    file: &str,
-    macros: &Macros,
-    database: Option<&Database>,
-    missing: &HashSet<String>,
-) -> Vec<LoadError> {
-    let request = match request::read(file, macros, &mut |name| crate::file::read(name)) {
-        Ok(request) => request,
-        Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
-    };
-    let unknown = database.map_or(Vec::new(), |database| strangers(database, &request.wanted, missing));
-    request.errors.into_iter().chain(unknown).collect()
-}
-
-/// Errors for PVs that do not exist in the database, each with its position; limited in number.
-fn strangers(database: &Database, wanted: &[Wanted], missing: &HashSet<String>) -> Vec<LoadError> {
-    let is_missing = |wanted: &Wanted| wanted.pv.split('.').next().is_some_and(|record| missing.contains(record));
-    // The fields of a simulated record type are unknown.
-    let is_inert = |wanted: &Wanted| {
-        let record = wanted.pv.split('.').next().and_then(|record| database.field(record));
-        record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
-    };
-    let is_unknown =
-        |wanted: &&Wanted| database.field(&wanted.pv).is_none() && !is_missing(wanted) && !is_inert(wanted);
-    let unknown: Vec<&Wanted> = wanted.iter().filter(is_unknown).collect();
-    let told = |wanted: &&Wanted| {
-        let message = field_of(database, &wanted.pv).err()?;
-        Some(LoadError { message, ..wanted.at.clone() })
-    };
-    let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(told).collect();
-    if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {
-        let message = format!("from here on, {} more PVs do not exist", unknown.len() - REQUEST_ERRORS_MAX);
-        errors.push(LoadError { message, ..next.at.clone() });
-    }
-    errors
 }

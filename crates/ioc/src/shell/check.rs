@@ -1,10 +1,16 @@
 //! The findings of a check.
 
-use fodo_db::LoadError;
+use std::collections::HashSet;
+
+use fodo_db::{Database, LoadError, Macros, record_types};
+
+use crate::autosave::request::{self, RequestedPv};
+use crate::limit::REQUEST_ERRORS_MAX;
+use crate::names::field_of;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum FindingLevel {
     /// Not an error, but different from the final system, such as a simulated record.
     Note,
     /// It works, but probably not as intended.
@@ -15,9 +21,48 @@ pub enum Weight {
 
 /// A problem found by a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// The severity.
-    pub weight: Weight,
+    pub weight: FindingLevel,
     /// The message and its position.
     pub error: LoadError,
+}
+
+/// The errors of a request file and, with a database, the PVs that it does not contain. Included files are opened
+/// relative to the current folder. PVs of `missing` records, which were left out because of errors, are not reported.
+pub fn check_request_file(
+    file: &str,
+    macros: &Macros,
+    database: Option<&Database>,
+    missing: &HashSet<String>,
+) -> Vec<LoadError> {
+    let request = match request::read(file, macros, &mut |name| crate::file::read(name)) {
+        Ok(request) => request,
+        Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
+    };
+    let unknown = database.map_or(Vec::new(), |database| unknown_pvs(database, &request.wanted, missing));
+    request.errors.into_iter().chain(unknown).collect()
+}
+
+/// Errors for PVs that do not exist in the database, each with its position; limited in number.
+pub(super) fn unknown_pvs(database: &Database, wanted: &[RequestedPv], missing: &HashSet<String>) -> Vec<LoadError> {
+    let is_missing = |wanted: &RequestedPv| wanted.pv.split('.').next().is_some_and(|record| missing.contains(record));
+    // The fields of a simulated record type are unknown.
+    let is_inert = |wanted: &RequestedPv| {
+        let record = wanted.pv.split('.').next().and_then(|record| database.field(record));
+        record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
+    };
+    let is_unknown =
+        |wanted: &&RequestedPv| database.field(&wanted.pv).is_none() && !is_missing(wanted) && !is_inert(wanted);
+    let unknown: Vec<&RequestedPv> = wanted.iter().filter(is_unknown).collect();
+    let error = |wanted: &&RequestedPv| {
+        let message = field_of(database, &wanted.pv).err()?;
+        Some(LoadError { message, ..wanted.at.clone() })
+    };
+    let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(error).collect();
+    if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {
+        let message = format!("from here on, {} more PVs do not exist", unknown.len() - REQUEST_ERRORS_MAX);
+        errors.push(LoadError { message, ..next.at.clone() });
+    }
+    errors
 }

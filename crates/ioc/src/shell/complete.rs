@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use super::{lock, table};
 use crate::limit::COMPLETIONS_MAX;
-use crate::turn::Crank;
+use crate::turn::DatabaseDriver;
 
 /// Completes typed lines; may be used from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct Completer(Arc<Mutex<Option<Arc<Crank>>>>);
+pub struct Completer(Arc<Mutex<Option<Arc<DatabaseDriver>>>>);
 
 impl Completer {
     /// Sets the records to complete, after `iocInit`.
-    pub(super) fn learn(&self, crank: Arc<Crank>) {
+    pub(super) fn set_database(&self, crank: Arc<DatabaseDriver>) {
         *lock(&self.0) = Some(crank);
     }
 
@@ -55,7 +55,7 @@ mod tests {
         let text = b"record(ai, \"x:one\") {}\nrecord(ai, \"x:other\") {}\nrecord(ai, y) {}";
         loader.load("a.db", "", &mut |_| Ok(text.to_vec())).unwrap();
         let completer = Completer::default();
-        completer.learn(Crank::new(loader.finish().unwrap(), crate::guard::Guard::open()));
+        completer.set_database(DatabaseDriver::new(loader.finish().unwrap(), crate::guard::AccessControl::open()));
 
         assert_eq!(completer.complete("dbLoadR", 7), (0, vec!["dbLoadRecords".to_owned()]));
         assert_eq!(completer.complete("dbpf(\"x:o", 9), (6, vec!["x:one".to_owned(), "x:other".to_owned()]));

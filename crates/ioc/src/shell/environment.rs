@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use super::access::CHECKS_ADDRESS;
 use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
-use super::script::{Flow, seconds};
+use super::script::{CommandResult, Flow, seconds};
 use super::words::Word;
-use super::{Call, Failure, Purpose, Shell, lock, table};
+use super::{CommandError, CommandLine, Purpose, Shell, lock, table};
 use crate::stats::VERSION;
-
-type Outcome = Result<Flow, Failure>;
 
 /// Variables of C programs that scripts set, with their initial values. Only the first four have an effect here.
 pub(super) fn variables() -> BTreeMap<&'static str, i64> {
@@ -36,7 +34,7 @@ pub(super) fn variables() -> BTreeMap<&'static str, i64> {
 
 const RECORDS_ONCE_ONLY: &str = "dbRecordsOnceOnly";
 
-pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a variable")?;
     let value = call.argument(2).unwrap_or_default();
     shell.macros.define(name, value);
@@ -45,42 +43,42 @@ pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `putenv("NAME=value")`
-pub(super) fn put_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn put_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let text = call.needed(1, "NAME=value")?;
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-        return Err(Failure::Word(1, format!("\"{text}\" must be NAME=value")));
+        return Err(CommandError::Word(1, format!("\"{text}\" must be NAME=value")));
     };
     shell.macros.define(name, value);
     lock(&shell.environment).insert(name.to_owned(), value.to_owned());
     Ok(Flow::Next)
 }
 
-pub(super) fn unset_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn unset_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a variable")?;
     shell.macros.forget(name);
     lock(&shell.environment).remove(name);
     Ok(Flow::Next)
 }
 
-pub(super) fn show_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn show_variables(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let names = shell.macros.names().into_iter().filter(|name| super::records::matches(pattern, name));
     let lines: Vec<String> =
         names.map(|name| format!("{name}={}\n", shell.macros.value(name).unwrap_or_default())).collect();
     if lines.is_empty() && !pattern.contains('*') {
-        return Err(Failure::Word(1, format!("{pattern} is not an environment variable")));
+        return Err(CommandError::Word(1, format!("{pattern} is not an environment variable")));
     }
     shell.say(&lines.concat());
     Ok(Flow::Next)
 }
 
 /// `epicsParamShow`
-pub(super) fn show_parameters(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn show_parameters(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let words = ["epicsEnvShow", "EPICS_*"].map(|text| Word { text: text.to_owned(), column: 1 });
-    show_variables(shell, &Call { words: &words })
+    show_variables(shell, &CommandLine { words: &words })
 }
 
-pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn change_folder(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a folder")?;
     let folder = shell.path(name);
     match folder.canonicalize() {
@@ -88,24 +86,24 @@ pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             shell.folder = folder;
             Ok(Flow::Next)
         }
-        Ok(_) => Err(Failure::Word(1, format!("\"{name}\" is not a folder"))),
-        Err(error) => Err(Failure::Word(1, format!("cannot change to the folder \"{name}\": {error}"))),
+        Ok(_) => Err(CommandError::Word(1, format!("\"{name}\" is not a folder"))),
+        Err(error) => Err(CommandError::Word(1, format!("cannot change to the folder \"{name}\": {error}"))),
     }
 }
 
 /// `coreRelease`
-pub(super) fn release(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn release(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     shell.say(&format!("{VERSION}\n"));
     Ok(Flow::Next)
 }
 
-pub(super) fn show_folder(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn show_folder(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     shell.say(&format!("{}\n", shell.folder.display()));
     Ok(Flow::Next)
 }
 
 /// `var NAME VALUE`, `var NAME`, `var`
-pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn var(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let Some(name) = call.argument(1) else {
         let all: String = shell.variables.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
         shell.say(&all);
@@ -113,17 +111,17 @@ pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     };
     let Some((&known, value)) = shell.variables.get_key_value(name) else {
         let guess = table::closest(name, shell.variables.keys().copied());
-        return Err(Failure::Word(1, format!("there is no variable \"{name}\"{guess}")));
+        return Err(CommandError::Word(1, format!("there is no variable \"{name}\"{guess}")));
     };
     let Some(text) = call.argument(2) else {
         let line = format!("{name} = {value}\n");
         shell.say(&line);
         return Ok(Flow::Next);
     };
-    let value = whole(text).ok_or_else(|| Failure::Word(2, format!("\"{text}\" is not an integer")))?;
+    let value = whole(text).ok_or_else(|| CommandError::Word(2, format!("\"{text}\" is not an integer")))?;
     shell.variables.insert(known, value);
     if known == RECORDS_ONCE_ONLY {
-        if let super::Stage::Loading(loader) = &mut shell.stage {
+        if let super::IocStage::Loading(loader) = &mut shell.stage {
             loader.allow_records_once(value != 0);
         }
     } else if ![CHECKS_ADDRESS, HOLD_OFF_MAX_S.0, ANSWER_S.0].contains(&known) {
@@ -138,7 +136,7 @@ fn whole(text: &str) -> Option<i64> {
     number.parse().ok().filter(|_| decimals.bytes().all(|digit| digit == b'0'))
 }
 
-pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn date(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     if let Purpose::Run(start) = &shell.purpose {
         let text = (start.date)(call.argument(1).unwrap_or("%Y/%m/%d %H:%M:%S.%6f"));
         shell.say(&format!("{text}\n"));
@@ -146,7 +144,7 @@ pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn echo(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let mut text = fodo_db::unescaped(&words.join(" "));
     text.push(b'\n');
@@ -154,29 +152,32 @@ pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub(super) fn log(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn log(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     shell.complain(&words.join(" "));
     Ok(Flow::Next)
 }
 
-pub(super) fn pause(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let duration = seconds(call.needed(1, "the number of seconds")?).map_err(|message| Failure::Word(1, message))?;
+pub(super) fn pause(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
+    let duration =
+        seconds(call.needed(1, "the number of seconds")?).map_err(|message| CommandError::Word(1, message))?;
     if !shell.is_check() {
         std::thread::sleep(duration);
     }
     Ok(Flow::Next)
 }
 
-pub(super) fn exit(_: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn exit(_: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let code = match call.argument(1) {
-        Some(text) => text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is not a valid exit code")))?,
+        Some(text) => {
+            text.parse().map_err(|_| CommandError::Word(1, format!("\"{text}\" is not a valid exit code")))?
+        }
         None => 0,
     };
     Ok(Flow::Exit(code))
 }
 
-pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn help(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let mut text = String::new();
     match call.argument(1) {
         None => {
@@ -190,14 +191,14 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             for command in table::COMMANDS.iter().filter(|command| super::records::matches(pattern, command.name)) {
                 text += &format!("{}\n  {}\n", command.usage, command.help);
             }
-            if text.is_empty() && table::is_without_meaning(pattern) {
+            if text.is_empty() && table::is_accepted_without_effect(pattern) {
                 text = format!("{pattern}\n  Accepted without effect: what it sets up is built in or not needed\n");
             } else if let Some(why) = table::not_supported(pattern).filter(|_| text.is_empty()) {
                 text = format!("{pattern}\n  Reported once and ignored: {why}\n");
             }
             if text.is_empty() {
                 let guess = table::suggestion(pattern);
-                return Err(Failure::Word(1, format!("there is no command \"{pattern}\"{guess}")));
+                return Err(CommandError::Word(1, format!("there is no command \"{pattern}\"{guess}")));
             }
         }
     }
@@ -206,26 +207,26 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `iocshLoad("script", "A=1,B=2")`: the macros apply to that script only.
-pub(super) fn load_script(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn load_script(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "a script")?;
     with_macros(shell, call.argument(2).unwrap_or_default(), |shell| shell.inner(name))
 }
 
 /// `iocshRun("command", "A=1,B=2")`
-pub(super) fn run_command(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn run_command(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let line = call.needed(1, "a command")?;
     with_macros(shell, call.argument(2).unwrap_or_default(), |shell| Ok(shell.run_line(line)))
 }
 
-fn with_macros(shell: &mut Shell, list: &str, run: impl FnOnce(&mut Shell) -> Outcome) -> Outcome {
+fn with_macros(shell: &mut Shell, list: &str, run: impl FnOnce(&mut Shell) -> CommandResult) -> CommandResult {
     let defined: Vec<String> = fodo_db::Macros::parse(list)
-        .map_err(|message| Failure::Word(2, message))?
+        .map_err(|message| CommandError::Word(2, message))?
         .names()
         .into_iter()
         .map(str::to_owned)
         .collect();
     let before: Vec<Option<String>> = defined.iter().map(|name| shell.macros.value(name).map(str::to_owned)).collect();
-    shell.macros.add(list).map_err(|message| Failure::Word(2, message))?;
+    shell.macros.add(list).map_err(|message| CommandError::Word(2, message))?;
     let outcome = run(shell);
     for (name, value) in defined.iter().zip(before) {
         match value {

@@ -4,21 +4,19 @@ use std::io;
 
 use fodo_db::{LoadError, Loader, OpenFile};
 
-use super::script::Flow;
-use super::{Call, Failure, Purpose, Shell, Stage, check, lock};
+use super::script::{CommandResult, Flow};
+use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check, lock};
 use crate::{Ioc, IocError, Surroundings};
 
-type Outcome = Result<Flow, Failure>;
-
 /// `dbLoadRecords("file", "P=x:,R=1")`
-pub(super) fn load_records(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn load_records(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let file = call.needed(1, "a database")?;
     let macros = call.argument(2).unwrap_or_default();
     load(shell, "", |loader, open| loader.load(file, macros, open))
 }
 
 /// `dbLoadTemplate("file.substitutions", "P=x:", "folder:folder")`
-pub(super) fn load_template(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn load_template(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let file = call.needed(1, "a .substitutions file")?;
     let macros = call.argument(2).unwrap_or_default();
     let path = call.argument(3).unwrap_or_default();
@@ -29,19 +27,19 @@ fn load(
     shell: &mut Shell,
     path: &str,
     load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<LoadError>>,
-) -> Outcome {
+) -> CommandResult {
     let mut open = shell.open_along(path);
     let wanted_by = shell.places();
-    let Stage::Loading(loader) = &mut shell.stage else {
+    let IocStage::Loading(loader) = &mut shell.stage else {
         return Err("records can only be loaded before iocInit".to_owned().into());
     };
     loader.say_who_wants(wanted_by);
-    load(loader, &mut open).map_err(Failure::Files)?;
+    load(loader, &mut open).map_err(CommandError::Files)?;
     Ok(Flow::Next)
 }
 
 /// `dbLoadDatabase("file.dbd", "folder:folder", "P=x:")`
-pub(super) fn load_description(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn load_description(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let file = call.needed(1, "a .dbd file")?;
     let path = call.argument(2).unwrap_or_default();
     let macros = call.argument(3).unwrap_or_default();
@@ -57,26 +55,26 @@ pub(super) fn load_description(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `iocRun`: continues after `iocPause`. Before `iocInit` it is the same as `iocInit`, since `iocBuild` has no effect.
-pub(super) fn run(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn run(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     match &shell.stage {
-        Stage::Loading(_) => return start(shell, call),
-        Stage::Running(crank) => crank.pause(false),
-        Stage::Checked(_) | Stage::Failed => {}
+        IocStage::Loading(_) => return start(shell, call),
+        IocStage::Running(crank) => crank.pause(false),
+        IocStage::Checked(_) | IocStage::Failed => {}
     }
     Ok(Flow::Next)
 }
 
 /// `iocPause`
-pub(super) fn pause(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn pause(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     shell.database()?;
-    if let Stage::Running(crank) = &shell.stage {
+    if let IocStage::Running(crank) = &shell.stage {
         crank.pause(true);
     }
     Ok(Flow::Next)
 }
 
 /// `afterIocRunning("command")`
-pub(super) fn run_afterwards(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn run_afterwards(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let line = call.needed(1, "a command")?;
     if shell.is_running() {
         return Ok(shell.run_line(line));
@@ -86,21 +84,23 @@ pub(super) fn run_afterwards(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `iocInit`
-pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    if !matches!(shell.stage, Stage::Loading(_)) {
+pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
+    if !matches!(shell.stage, IocStage::Loading(_)) {
         return Err("iocInit has already run".to_owned().into());
     }
     if shell.is_check() {
         shell.look_at_records();
         return Ok(Flow::Next);
     }
-    let Stage::Loading(mut loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let IocStage::Loading(mut loader) = std::mem::replace(&mut shell.stage, IocStage::Failed) else {
+        return Ok(Flow::Next);
+    };
     let restored = shell.restore_early(&mut loader);
     let misfits = loader.leave_misfits_out();
     if shell.is_strict && !misfits.is_empty() {
-        return Err(Failure::Files(misfits));
+        return Err(CommandError::Files(misfits));
     }
-    misfits.into_iter().for_each(|error| shell.deliver(check::Weight::Error, error));
+    misfits.into_iter().for_each(|error| shell.deliver(check::FindingLevel::Error, error));
     if loader.omitted().total() > 0 {
         shell.complain(&format!("{}; run fodo check for details", loader.omitted()));
     }
@@ -125,17 +125,17 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         None => ioc,
     };
     let told = shell.told(reccaster);
-    let mut running = ioc.linked(links).serve_telling(config, log.clone()).map_err(failure)?;
+    let mut running = ioc.linked(links).serve_with_log(config, log.clone()).map_err(failure)?;
     if let Some(told) = told {
-        running.tell_receivers(told, log).map_err(failure)?;
+        running.announce(told, log).map_err(failure)?;
     }
     let (ready, complete) = match &shell.purpose {
         Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),
         Purpose::Check => (String::new(), String::new()),
     };
     let crank = running.crank();
-    shell.completer.learn(crank.clone());
-    shell.stage = Stage::Running(crank);
+    shell.completer.set_database(crank.clone());
+    shell.stage = IocStage::Running(crank);
     *lock(&shell.place) = Some(running);
     shell.inert = Some(inert);
     shell.save_from_now_on();
@@ -153,9 +153,9 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-pub(super) fn failure(error: IocError) -> Failure {
+pub(super) fn failure(error: IocError) -> CommandError {
     match error {
-        IocError::Load(errors) | IocError::NoDescriptors(errors) => Failure::Files(errors),
+        IocError::Load(errors) | IocError::NoDescriptors(errors) => CommandError::Files(errors),
         error => error.to_string().into(),
     }
 }
@@ -170,27 +170,27 @@ impl Shell {
 
     /// In a check: reports errors and warnings of the loaded records, and makes the records available to commands.
     pub(super) fn look_at_records(&mut self) {
-        if !matches!(self.stage, Stage::Loading(_)) {
+        if !matches!(self.stage, IocStage::Loading(_)) {
             return;
         }
-        let Stage::Loading(mut loader) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        let IocStage::Loading(mut loader) = std::mem::replace(&mut self.stage, IocStage::Failed) else { return };
         for error in loader.leave_misfits_out() {
-            self.deliver(check::Weight::Error, error);
+            self.deliver(check::FindingLevel::Error, error);
         }
         for error in loader.remarks() {
-            self.deliver(check::Weight::Warning, error);
+            self.deliver(check::FindingLevel::Warning, error);
         }
         for inert in loader.inert() {
-            self.deliver(check::Weight::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
+            self.deliver(check::FindingLevel::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
         }
         self.missing.clone_from(loader.missing());
         match loader.finish() {
             Ok(database) => {
-                self.stage = Stage::Checked(Box::new(database));
+                self.stage = IocStage::Checked(Box::new(database));
                 self.look_at_rules();
                 self.save_from_now_on();
             }
-            Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
+            Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::FindingLevel::Error, error)),
         }
     }
 }

@@ -31,13 +31,12 @@ use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
 use crate::printable;
-use crate::site::Environment;
+use crate::site::SharedEnvironment;
 use crate::stats::VERSION;
-use crate::turn::Crank;
-use crate::{LeftOut, Policy, RunningIoc};
+use crate::turn::DatabaseDriver;
+use crate::{MissingPuts, Policy, RunningIoc};
 
-pub use autosave::mistakes_in_request;
-pub use check::{Finding, Weight};
+pub use check::{CheckFinding, FindingLevel, check_request_file};
 pub use complete::Completer;
 pub(crate) use records::matches;
 pub use script::Flow;
@@ -48,7 +47,7 @@ use words::Word;
 pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// The configuration that `iocInit` needs from the caller.
-pub struct Start {
+pub struct RunConfig {
     /// Makes the server configuration from the shell's environment and the caller's own options.
     #[expect(clippy::type_complexity, reason = "used once")]
     pub configure: Box<dyn Fn(&Lookup) -> Result<ServerConfig, ConfigError> + Send>,
@@ -65,7 +64,7 @@ pub struct Start {
     /// The log for network events.
     pub log: Option<Log>,
     /// The address for metrics over HTTP, and the counter of puts missing from the put log.
-    pub metrics: Option<(SocketAddr, Option<LeftOut>)>,
+    pub metrics: Option<(SocketAddr, Option<MissingPuts>)>,
     /// The UDP port for announcements of RecCeivers, which then receive the records; `None` for none.
     pub reccaster: Option<u16>,
 }
@@ -73,20 +72,20 @@ pub struct Start {
 /// The purpose of a shell.
 pub enum Purpose {
     /// Commands are executed.
-    Run(Box<Start>),
+    Run(Box<RunConfig>),
     /// Commands are only checked.
     Check,
 }
 
 /// The running IOC, shared by the shell that started it and the caller who stops it.
-pub type Place = Arc<Mutex<Option<RunningIoc>>>;
+pub type IocSlot = Arc<Mutex<Option<RunningIoc>>>;
 
 /// The stage of the IOC.
-enum Stage {
+enum IocStage {
     /// Records may be loaded.
     Loading(Box<Loader>),
     /// `iocInit` has started the server.
-    Running(Arc<Crank>),
+    Running(Arc<DatabaseDriver>),
     /// `iocInit` was reached in a check.
     Checked(Box<Database>),
     /// `iocInit` failed, so there are no records.
@@ -98,10 +97,10 @@ pub struct Shell {
     purpose: Purpose,
     macros: Macros,
     /// The environment variables, for records that read them.
-    environment: Environment,
+    environment: SharedEnvironment,
     folder: PathBuf,
-    stage: Stage,
-    place: Place,
+    stage: IocStage,
+    place: IocSlot,
     completer: Completer,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
@@ -119,12 +118,12 @@ pub struct Shell {
     inert: Option<String>,
     /// Commands to run after `iocInit`.
     afterwards: Vec<String>,
-    autosave: autosave::Plan,
+    autosave: autosave::AutosavePlan,
     /// The RecCeiver configuration set by scripts.
-    recsync: reccaster::Wishes,
-    findings: Vec<Finding>,
+    recsync: reccaster::RecSyncOptions,
+    findings: Vec<CheckFinding>,
     /// The stack of running scripts, innermost last.
-    within: Vec<script::Within>,
+    within: Vec<script::RunningScript>,
 }
 
 impl fmt::Debug for Shell {
@@ -135,43 +134,43 @@ impl fmt::Debug for Shell {
 
 /// Why a command failed.
 #[derive(Debug)]
-enum Failure {
+enum CommandError {
     /// A word of the line is invalid; 0 is the command.
     Word(usize, String),
     /// Files contain errors.
     Files(Vec<LoadError>),
 }
 
-impl Failure {
+impl CommandError {
     /// The command needs records, which do not exist yet.
-    fn too_early() -> Failure {
-        Failure::Word(0, "iocInit has not run yet; this command works only after it".into())
+    fn too_early() -> CommandError {
+        CommandError::Word(0, "iocInit has not run yet; this command works only after it".into())
     }
 }
 
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure::Word(0, message)
+impl From<String> for CommandError {
+    fn from(message: String) -> CommandError {
+        CommandError::Word(0, message)
     }
 }
 
 /// A command line; the first word is the name of the command.
-struct Call<'a> {
+struct CommandLine<'a> {
     words: &'a [Word],
 }
 
-impl<'a> Call<'a> {
+impl<'a> CommandLine<'a> {
     /// An argument, counted from 1.
     fn argument(&self, index: usize) -> Option<&'a str> {
         self.words.get(index).map(|word| word.text.as_str())
     }
 
     /// A required argument.
-    fn needed(&self, index: usize, what: &str) -> Result<&'a str, Failure> {
+    fn needed(&self, index: usize, what: &str) -> Result<&'a str, CommandError> {
         self.argument(index).filter(|text| !text.is_empty()).ok_or_else(|| {
             let name = self.argument(0).unwrap_or_default();
             let usage = table::find(name).map_or(String::new(), |command| format!("; usage: {}", command.usage));
-            Failure::Word(0, format!("{what} is missing{usage}"))
+            CommandError::Word(0, format!("{what} is missing{usage}"))
         })
     }
 }
@@ -200,8 +199,8 @@ impl Shell {
             macros,
             environment: Arc::new(Mutex::new(variables)),
             folder: folder.to_owned(),
-            stage: Stage::Loading(Box::new(loader)),
-            place: Place::default(),
+            stage: IocStage::Loading(Box::new(loader)),
+            place: IocSlot::default(),
             completer: Completer::default(),
             out,
             err,
@@ -213,8 +212,8 @@ impl Shell {
             missing: HashSet::new(),
             inert: None,
             afterwards: Vec::new(),
-            autosave: autosave::Plan::default(),
-            recsync: reccaster::Wishes::default(),
+            autosave: autosave::AutosavePlan::default(),
+            recsync: reccaster::RecSyncOptions::default(),
             findings: Vec::new(),
             within: Vec::new(),
         }
@@ -222,7 +221,7 @@ impl Shell {
 
     /// Accepts unknown record types and DTYPs; `iocInit` reports how many records are inert because of them.
     pub fn simulate(&mut self) {
-        if let Stage::Loading(loader) = &mut self.stage {
+        if let IocStage::Loading(loader) = &mut self.stage {
             loader.simulate();
         }
     }
@@ -246,7 +245,7 @@ impl Shell {
              record(stringin, \"$(IOC):BaseVersion\") {{ field(DESC, \"Version\") field(VAL, \"{VERSION}\")\
              field(PINI, \"YES\") field(DISP, \"1\") }}\n"
         );
-        let Stage::Loading(loader) = &mut self.stage else { return Ok(()) };
+        let IocStage::Loading(loader) = &mut self.stage else { return Ok(()) };
         loader.routine("exit", move |call| {
             exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
             Ok(())
@@ -257,13 +256,13 @@ impl Shell {
     /// The loader of this IOC, for registering routines; `None` after `iocInit`.
     pub fn loader(&mut self) -> Option<&mut Loader> {
         match &mut self.stage {
-            Stage::Loading(loader) => Some(loader),
+            IocStage::Loading(loader) => Some(loader),
             _ => None,
         }
     }
 
     /// The shared slot that contains the IOC while it runs. Dropping the IOC taken from it stops it.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> IocSlot {
         self.place.clone()
     }
 
@@ -279,19 +278,19 @@ impl Shell {
 
     /// Whether `iocInit` has run successfully.
     pub fn is_running(&self) -> bool {
-        matches!(self.stage, Stage::Running(_))
+        matches!(self.stage, IocStage::Running(_))
     }
 
     fn is_check(&self) -> bool {
         matches!(self.purpose, Purpose::Check)
     }
 
-    fn database(&self) -> Result<&Database, Failure> {
+    fn database(&self) -> Result<&Database, CommandError> {
         match &self.stage {
-            Stage::Running(crank) => Ok(crank.database()),
-            Stage::Checked(database) => Ok(database),
-            Stage::Loading(_) => Err(Failure::too_early()),
-            Stage::Failed => Err(Failure::Word(0, "iocInit has failed, so there are no records".into())),
+            IocStage::Running(crank) => Ok(crank.database()),
+            IocStage::Checked(database) => Ok(database),
+            IocStage::Loading(_) => Err(CommandError::too_early()),
+            IocStage::Failed => Err(CommandError::Word(0, "iocInit has failed, so there are no records".into())),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use super::script::Flow;
-use super::{Call, Failure, Shell};
+use super::{CommandError, CommandLine, Shell};
 use crate::limit::{PROGRAM_CHUNK_BYTES, PROGRAM_CHUNKS_WAITING, PROGRAM_LAST_OUTPUT, PROGRAM_PERIOD};
 
 /// A piece of output of a program.
@@ -19,7 +19,7 @@ enum Printed {
 ///
 /// This is no additional risk: a user who can write `st.cmd` can run programs anyway, and no network input gets here.
 /// Output is forwarded in chunks, so it may be larger than memory.
-pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failure> {
+pub(super) fn system(shell: &mut Shell, call: &CommandLine<'_>) -> Result<Flow, CommandError> {
     let line = call.needed(1, "a line for the system's shell")?;
     let names = shell.macros.names();
     let variables = names.iter().map(|name| (*name, shell.macros.value(name).unwrap_or_default()));

@@ -1,13 +1,11 @@
 //! Commands of the caPutLog module, which select the puts that are written to the log of `--put-log`.
 
-use super::script::Flow;
-use super::{Call, Failure, Purpose, Shell, Stage};
-use crate::guard::Logged;
-
-type Outcome = Result<Flow, Failure>;
+use super::script::{CommandResult, Flow};
+use super::{CommandError, CommandLine, IocStage, Purpose, Shell};
+use crate::guard::PutFilter;
 
 /// `caPutLogInit("host:port", option)`
-pub(super) fn start(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn start(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let logged = option(call, 2)?;
     shell.database()?;
     let server = call.argument(1).filter(|server| !server.is_empty());
@@ -22,7 +20,7 @@ pub(super) fn start(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `caPutLogReconf(option)`
-pub(super) fn change(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn change(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let logged = option(call, 1)?;
     shell.database()?;
     shell.log_puts(logged);
@@ -30,27 +28,27 @@ pub(super) fn change(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `caPutLogShow`
-pub(super) fn show(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
+pub(super) fn show(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
+    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
     let text = match (shell.has_put_log(), crank.guard().logged()) {
         (false, _) => "puts are not logged: fodo ioc was started without --put-log\n",
-        (true, Logged::Nothing) => "puts are not logged\n",
-        (true, Logged::Changes) => "puts that change a value are logged\n",
-        (true, Logged::Everything) => "all puts are logged\n",
+        (true, PutFilter::Nothing) => "puts are not logged\n",
+        (true, PutFilter::Changes) => "puts that change a value are logged\n",
+        (true, PutFilter::Everything) => "all puts are logged\n",
     };
     shell.say(text);
     Ok(Flow::Next)
 }
 
 /// Parses an option of caPutLog; 1 and 2 mean the same, because bursts are not filtered.
-fn option(call: &Call<'_>, index: usize) -> Result<Logged, Failure> {
+fn option(call: &CommandLine<'_>, index: usize) -> Result<PutFilter, CommandError> {
     match call.argument(index).unwrap_or("0") {
-        "-1" => Ok(Logged::Nothing),
-        "0" | "" => Ok(Logged::Changes),
-        "1" | "2" => Ok(Logged::Everything),
+        "-1" => Ok(PutFilter::Nothing),
+        "0" | "" => Ok(PutFilter::Changes),
+        "1" | "2" => Ok(PutFilter::Everything),
         other => {
             let message = format!("\"{other}\" must be -1 (nothing), 0 (puts that change a value), 1 or 2 (all puts)");
-            Err(Failure::Word(index, message))
+            Err(CommandError::Word(index, message))
         }
     }
 }
@@ -63,8 +61,8 @@ impl Shell {
         }
     }
 
-    fn log_puts(&self, logged: Logged) {
-        if let Stage::Running(crank) = &self.stage {
+    fn log_puts(&self, logged: PutFilter) {
+        if let IocStage::Running(crank) = &self.stage {
             crank.guard().log_puts(logged);
         }
     }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::script::Flow;
-use super::{Call, Failure, Shell, Stage};
-use crate::Told;
-
-type Outcome = Result<Flow, Failure>;
+use super::script::{CommandResult, Flow};
+use super::{CommandError, CommandLine, IocStage, Shell};
+use crate::RecSyncConfig;
 
 /// Variables of recsync in seconds, with their defaults.
 pub(super) const HOLD_OFF_MAX_S: (&str, i64) = ("reccastMaxHoldoff", 10);
@@ -14,13 +12,13 @@ pub(super) const ANSWER_S: (&str, i64) = ("reccastTimeout", 20);
 
 /// The RecCeiver configuration set by scripts.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct RecSyncOptions {
     variables: Vec<String>,
     kept_back: Vec<String>,
 }
 
 /// `addReccasterEnvVars("BUILDING", "SECTOR")`
-pub(super) fn add_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn add_variables(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     is_early(shell)?;
     call.needed(1, "the name of a variable")?;
     let names = call.words.iter().skip(1).map(|word| word.text.clone());
@@ -29,7 +27,7 @@ pub(super) fn add_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `addReccasterExcludePattern("*:internal:*", "*_")`
-pub(super) fn keep_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn keep_back(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     is_early(shell)?;
     call.needed(1, "a pattern of names")?;
     let patterns = call.words.iter().skip(1).map(|word| word.text.clone());
@@ -37,9 +35,9 @@ pub(super) fn keep_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-fn is_early(shell: &Shell) -> Result<(), Failure> {
+fn is_early(shell: &Shell) -> Result<(), CommandError> {
     match shell.stage {
-        Stage::Loading(_) => Ok(()),
+        IocStage::Loading(_) => Ok(()),
         _ => Err("the data for RecCeivers must be set before iocInit".to_owned().into()),
     }
 }
@@ -47,8 +45,8 @@ fn is_early(shell: &Shell) -> Result<(), Failure> {
 impl Shell {
     /// The configuration for RecCeivers that announce themselves on a port. Without a port it warns if a script has set
     /// something.
-    pub(super) fn told(&mut self, port: Option<u16>) -> Option<Told> {
-        let Wishes { variables, kept_back } = std::mem::take(&mut self.recsync);
+    pub(super) fn told(&mut self, port: Option<u16>) -> Option<RecSyncConfig> {
+        let RecSyncOptions { variables, kept_back } = std::mem::take(&mut self.recsync);
         if port.is_none() && !(variables.is_empty() && kept_back.is_empty()) {
             self.remark("nothing is sent to RecCeivers; start fodo ioc with --reccaster".to_owned());
         }
@@ -57,6 +55,6 @@ impl Shell {
             Duration::from_secs(u64::try_from(s).unwrap_or(0))
         };
         let (hold_off_max, answer) = (seconds(HOLD_OFF_MAX_S), seconds(ANSWER_S).max(Duration::from_secs(1)));
-        port.map(|port| Told { port, variables, kept_back, hold_off_max, answer })
+        port.map(|port| RecSyncConfig { port, variables, kept_back, hold_off_max, answer })
     }
 }

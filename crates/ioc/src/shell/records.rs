@@ -6,13 +6,11 @@ use std::collections::HashMap;
 use fodo_data::{Kind, Meta, Scalar, Text, Value};
 use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus, closest, record_types};
 
-use super::script::Flow;
+use super::script::{CommandResult, Flow};
 use super::show::level;
-use super::{Call, Failure, Shell, Stage, lock};
-use crate::names::{field_of, meant};
-use crate::outside::Merged;
-
-type Outcome = Result<Flow, Failure>;
+use super::{CommandError, CommandLine, IocStage, Shell, lock};
+use crate::names::{field_of, suggestion_text};
+use crate::outside::MergedCounts;
 
 /// Maximum number of array elements shown.
 const ELEMENTS_SHOWN_MAX: usize = 10;
@@ -98,10 +96,10 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// `dbgf record.field`
-pub(super) fn show_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn show_field(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
-    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let field = field_of(database, name).map_err(|message| CommandError::Word(1, message))?;
     let line = field_line(database, field);
     if !shell.is_check() {
         shell.say(&line);
@@ -152,25 +150,25 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// `dbpf("record.field", "value")`
-pub(super) fn put_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn put_field(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a field")?;
     let Some(text) = call.argument(2) else { return Err(call.needed(2, "a value").err().unwrap_or(no_value())) };
     let database = shell.database()?;
-    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
-    let value = value_of(database, field, text).map_err(|message| Failure::Word(2, message))?;
+    let field = field_of(database, name).map_err(|message| CommandError::Word(1, message))?;
+    let value = value_of(database, field, text).map_err(|message| CommandError::Word(2, message))?;
     let facts = database.facts(field);
     if facts.is_read_only {
-        return Err(Failure::Word(1, format!("\"{name}\" cannot be written")));
+        return Err(CommandError::Word(1, format!("\"{name}\" cannot be written")));
     }
     if shell.is_check() {
         let meta = database.meta(field);
         let converted = value.to_kind(facts.kind, Some(&meta));
-        let refused = |error| Failure::Word(2, format!("{error}{}", choices(facts.kind, &meta, text)));
+        let refused = |error| CommandError::Word(2, format!("{error}{}", choices(facts.kind, &meta, text)));
         return converted.map(|_| Flow::Next).map_err(refused);
     }
     if let Err(message) = put(shell, field, value) {
         let hint = choices(facts.kind, &database.meta(field), text);
-        return Err(Failure::Word(2, format!("\"{name}\": {message}{hint}")));
+        return Err(CommandError::Word(2, format!("\"{name}\": {message}{hint}")));
     }
     show_field(shell, call)
 }
@@ -182,18 +180,18 @@ fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
     }
     let labels: Vec<String> = meta.labels.iter().map(Text::to_string).collect();
     match closest(text, labels.iter().map(String::as_str)) {
-        Some(label) => meant(Some(label)),
+        Some(label) => suggestion_text(Some(label)),
         None => format!("; valid choices are \"{}\"", labels.join("\", \"")),
     }
 }
 
-fn no_value() -> Failure {
-    Failure::Word(0, "a value is missing".into())
+fn no_value() -> CommandError {
+    CommandError::Word(0, "a value is missing".into())
 }
 
 pub(super) fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
     match &shell.stage {
-        Stage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
+        IocStage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
         _ => Ok(()),
     }
 }
@@ -223,7 +221,7 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
 }
 
 /// `dbl [type] ["FIELD FIELD"]`: records, each followed by its aliases.
-pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn list(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let fields = fields_wanted(call);
     let database = shell.database()?;
@@ -241,8 +239,9 @@ pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         std::iter::once(record).chain(own).for_each(|name| text += &listed(database, name, &fields));
     }
     if let Some(wanted) = wanted.filter(|wanted| text.is_empty() && !record_types().any(|known| known == *wanted)) {
-        let message = format!("there is no record type \"{wanted}\"{}", meant(closest(wanted, record_types())));
-        return Err(Failure::Word(1, message));
+        let message =
+            format!("there is no record type \"{wanted}\"{}", suggestion_text(closest(wanted, record_types())));
+        return Err(CommandError::Word(1, message));
     }
     shell.say(&text);
     Ok(Flow::Next)
@@ -258,7 +257,7 @@ fn listed(database: &Database, name: &str, fields: &[&str]) -> String {
 }
 
 /// `dbgrep pattern ["FIELD FIELD"]`
-pub(super) fn grep(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn grep(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.needed(1, "a pattern")?;
     let fields = fields_wanted(call);
     let database = shell.database()?;
@@ -269,12 +268,12 @@ pub(super) fn grep(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// The names in the second argument.
-fn fields_wanted<'a>(call: &Call<'a>) -> Vec<&'a str> {
+fn fields_wanted<'a>(call: &CommandLine<'a>) -> Vec<&'a str> {
     call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect())
 }
 
 /// `dbla [pattern]`
-pub(super) fn aliases(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn aliases(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let aliases = shell.database()?.aliases();
     let wanted = aliases.iter().filter(|(alias, _)| matches(pattern, &alias.to_str()));
@@ -284,7 +283,7 @@ pub(super) fn aliases(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbli [pattern]`
-pub(super) fn infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn infos(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let database = shell.database()?;
     let mut text = String::new();
@@ -298,7 +297,7 @@ pub(super) fn infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbstat`
-pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn count(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let database = shell.database()?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for field in database.record_names().filter_map(|name| database.field(name)) {
@@ -312,7 +311,7 @@ pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 }
 
 /// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those not connected, level 2 all with their servers.
-pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let level = level(call, 2)?;
     let database = shell.database()?;
@@ -344,15 +343,15 @@ struct LinkTotals {
     n_links: u64,
     n_connected: u64,
     n_lost: u64,
-    merged: Merged,
+    merged: MergedCounts,
 }
 
 impl LinkTotals {
     /// Adds a link to the totals and describes its state.
     fn add(&mut self, shell: &Shell, status: &OutsideStatus) -> String {
         let (merged, server) = match &shell.stage {
-            Stage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
-            _ => (Merged::default(), None),
+            IocStage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
+            _ => (MergedCounts::default(), None),
         };
         self.n_lost += status.n_lost;
         self.merged.updates += merged.updates;
@@ -375,7 +374,7 @@ impl LinkTotals {
 }
 
 /// `dblsr [record]`: sets of records joined by links; single records are left out.
-pub(super) fn joined(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn joined(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let database = shell.database()?;
     let mut text = String::new();
@@ -419,7 +418,7 @@ fn sets(database: &Database) -> Vec<Vec<&str>> {
 }
 
 /// `scanppl [rate]`
-pub(super) fn scanned(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn scanned(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).and_then(|text| text.parse::<f64>().ok()).filter(|period_s| *period_s > 0.0);
     let database = shell.database()?;
     let mut lists: HashMap<String, Vec<&str>> = HashMap::new();
@@ -440,11 +439,11 @@ pub(super) fn scanned(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `casr [level]`
-pub(super) fn clients(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn clients(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let is_long = call.argument(1).is_some_and(|level| level != "0");
     let mut text = String::new();
     match &*lock(&shell.place) {
-        None => return Err(Failure::too_early()),
+        None => return Err(CommandError::too_early()),
         Some(running) => {
             let clients = running.clients();
             text += &format!(

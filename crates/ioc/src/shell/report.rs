@@ -6,17 +6,15 @@ use fodo_data::Scalar;
 use fodo_db::{AccessPart, Database, Input, States};
 
 use super::records::{kind_name, matches, quoted, scalar_text, shown};
-use super::script::Flow;
-use super::{Call, Failure, Shell, Stage};
+use super::script::{CommandResult, Flow};
+use super::{CommandError, CommandLine, IocStage, Shell};
 use crate::names::field_of;
 
-type Outcome = Result<Flow, Failure>;
-
 /// `dba record.field`
-pub(super) fn address(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn address(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
-    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let field = field_of(database, name).map_err(|message| CommandError::Word(1, message))?;
     let facts = database.facts(field);
     let (group, level) = database.access_group(field);
     let group = if group.is_empty() { "DEFAULT".to_owned() } else { group.to_string() };
@@ -35,10 +33,10 @@ pub(super) fn address(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbtgf record.field`: the value converted to every type.
-pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn show_kinds(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
-    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let field = field_of(database, name).map_err(|message| CommandError::Word(1, message))?;
     let (value, meta) = (database.read(field).value, database.meta(field));
     let mut text = String::new();
     for kind in fodo_db::KINDS {
@@ -58,15 +56,15 @@ pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbtpf("record.field", "value")`
-pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     super::records::put_field(shell, call)?;
     if shell.is_check() { Ok(Flow::Next) } else { show_kinds(shell, call) }
 }
 
 /// `dbel [record]`: fields that clients subscribe to.
-pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn listened(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).unwrap_or("*");
-    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
+    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
     let mut names: Vec<String> = crank.watched().into_iter().map(|field| crank.database().name(field)).collect();
     names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
     names.sort_unstable();
@@ -76,7 +74,7 @@ pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `scanpel [event]`
-pub(super) fn by_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn by_event(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).unwrap_or("*").to_owned();
     list_scanned(shell, "Event", |database, name| {
         let field = database.field(&format!("{name}.EVNT"));
@@ -85,22 +83,22 @@ pub(super) fn by_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `postEvent("go")`
-pub(super) fn post_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn post_event(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "an event")?.into();
     shell.database()?;
-    if let Stage::Running(crank) = &shell.stage {
+    if let IocStage::Running(crank) = &shell.stage {
         crank.input(Input::PostEvent { name }).map_err(|error| error.to_string())?;
     }
     Ok(Flow::Next)
 }
 
 /// `scanpiol`
-pub(super) fn by_interrupt(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn by_interrupt(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     list_scanned(shell, "I/O Intr", |_, _| Some(String::new()))
 }
 
 /// Lists the records with this SCAN choice, in groups.
-fn list_scanned(shell: &mut Shell, scan: &str, group: impl Fn(&Database, &str) -> Option<String>) -> Outcome {
+fn list_scanned(shell: &mut Shell, scan: &str, group: impl Fn(&Database, &str) -> Option<String>) -> CommandResult {
     let database = shell.database()?;
     let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in database.record_names() {
@@ -119,51 +117,53 @@ fn list_scanned(shell: &mut Shell, scan: &str, group: impl Fn(&Database, &str) -
 }
 
 impl Shell {
-    fn states(&self) -> Result<&States, Failure> {
+    fn states(&self) -> Result<&States, CommandError> {
         match &self.stage {
-            Stage::Loading(loader) => Ok(loader.states()),
+            IocStage::Loading(loader) => Ok(loader.states()),
             _ => self.database().map(Database::states),
         }
     }
 }
 
 /// `dbStateCreate name`
-pub(super) fn create_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn create_state(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a state")?;
     shell.states()?.create(name);
     Ok(Flow::Next)
 }
 
 /// `dbStateSet name`
-pub(super) fn set_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn set_state(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     turn_state(shell, call, true)
 }
 
 /// `dbStateClear name`
-pub(super) fn clear_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn clear_state(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     turn_state(shell, call, false)
 }
 
-fn turn_state(shell: &Shell, call: &Call<'_>, is_on: bool) -> Outcome {
+fn turn_state(shell: &Shell, call: &CommandLine<'_>, is_on: bool) -> CommandResult {
     let name = call.needed(1, "the name of a state")?;
     match shell.states()?.find(name) {
         Some(state) => state.set(is_on),
-        None => return Err(Failure::Word(1, format!("there is no state \"{name}\"; create it with dbStateCreate"))),
+        None => {
+            return Err(CommandError::Word(1, format!("there is no state \"{name}\"; create it with dbStateCreate")));
+        }
     }
     Ok(Flow::Next)
 }
 
 /// `dbStateShow [name]`
-pub(super) fn show_states(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn show_states(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     list_states(shell, call.argument(1).unwrap_or("*"))
 }
 
 /// `dbStateShowAll`
-pub(super) fn show_all_states(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+pub(super) fn show_all_states(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     list_states(shell, "*")
 }
 
-fn list_states(shell: &mut Shell, pattern: &str) -> Outcome {
+fn list_states(shell: &mut Shell, pattern: &str) -> CommandResult {
     let states = shell.states()?.all();
     let wanted = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
     let text: String =
@@ -173,30 +173,30 @@ fn list_states(shell: &mut Shell, pattern: &str) -> Outcome {
 }
 
 /// `aspuag [group]`
-pub(super) fn user_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn user_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     rules(shell, call, AccessPart::Users)
 }
 
 /// `asphag [group]`
-pub(super) fn host_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn host_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     rules(shell, call, AccessPart::Hosts)
 }
 
 /// `asprules [group]`
-pub(super) fn access_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn access_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     rules(shell, call, AccessPart::Groups)
 }
 
-fn rules(shell: &mut Shell, call: &Call<'_>, part: AccessPart) -> Outcome {
+fn rules(shell: &mut Shell, call: &CommandLine<'_>, part: AccessPart) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
-    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
-    let text = crank.guard().shown(part, &|name| matches(pattern, name));
+    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
+    let text = crank.guard().to_text(part, &|name| matches(pattern, name));
     shell.say(&text.unwrap_or_else(|| "there is no access security file: every client may do everything\n".to_owned()));
     Ok(Flow::Next)
 }
 
 /// `aspmem [group]`: the records of each access security group.
-pub(super) fn members(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn members(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let database = shell.database()?;
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -217,24 +217,24 @@ pub(super) fn members(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 }
 
 /// `dbhcr` and `dbior`
-pub(super) fn hardware(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    let Some(inert) = shell.inert.clone() else { return Err(Failure::too_early()) };
+pub(super) fn hardware(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
+    let Some(inert) = shell.inert.clone() else { return Err(CommandError::too_early()) };
     let text = if inert.is_empty() { "there are no drivers, and no record needs one\n".to_owned() } else { inert };
     shell.say(&text);
     Ok(Flow::Next)
 }
 
 /// `dbCreateAlias(record, alias)`
-pub(super) fn create_alias(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+pub(super) fn create_alias(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let (record, alias) = (call.needed(1, "a record")?, call.needed(2, "another name")?);
     if [record, alias].iter().any(|name| name.contains(['"', '\\', '$'])) {
-        return Err(Failure::Word(0, "names must not contain quotes, backslashes or macros".into()));
+        return Err(CommandError::Word(0, "names must not contain quotes, backslashes or macros".into()));
     }
-    let Stage::Loading(loader) = &mut shell.stage else {
+    let IocStage::Loading(loader) = &mut shell.stage else {
         return Err("aliases can only be created before iocInit".to_owned().into());
     };
     let statement = format!("alias(\"{record}\", \"{alias}\")");
     let loaded = loader.load("dbCreateAlias", "", &mut |_| Ok(statement.clone().into_bytes()));
     let message = loaded.err().and_then(|errors| errors.into_iter().next()).map(|error| error.message);
-    message.map_or(Ok(Flow::Next), |message| Err(Failure::Word(1, message)))
+    message.map_or(Ok(Flow::Next), |message| Err(CommandError::Word(1, message)))
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use fodo_db::LoadError;
 
-use super::check::{Finding, Weight};
-use super::words::{self, Line, Redirect, Stream, Word};
-use super::{Call, Failure, Shell, table};
+use super::check::{CheckFinding, FindingLevel};
+use super::words::{self, ParsedLine, Redirect, RedirectedStream, Word};
+use super::{CommandError, CommandLine, Shell, table};
 use crate::limit::SCRIPT_DEPTH_MAX;
+
+/// The result of a command.
+pub(super) type CommandResult = Result<Flow, CommandError>;
 
 /// How execution continues after a line or script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +36,10 @@ enum OnError {
 }
 
 /// The destination of a stream.
-type Writer = Box<dyn Write + Send>;
+type OutputWriter = Box<dyn Write + Send>;
 
 /// A running script.
-pub(super) struct Within {
+pub(super) struct RunningScript {
     name: String,
     number: usize,
     source: String,
@@ -72,16 +75,16 @@ impl Shell {
     /// Runs one command given as words, and returns its errors instead of printing them.
     pub fn attempt(&mut self, words: &[&str]) -> Result<(), Vec<LoadError>> {
         let word = |text: &&str| Word { text: (*text).to_owned(), column: 1 };
-        let line = Line { words: words.iter().map(word).collect(), redirects: Vec::new() };
+        let line = ParsedLine { words: words.iter().map(word).collect(), redirects: Vec::new() };
         match self.command(&line) {
             Ok(_) => Ok(()),
-            Err(Failure::Word(_, message)) => Err(vec![self.at(0, message)]),
-            Err(Failure::Files(errors)) => Err(errors),
+            Err(CommandError::Word(_, message)) => Err(vec![self.at(0, message)]),
+            Err(CommandError::Files(errors)) => Err(errors),
         }
     }
 
     /// Runs a script to its end, or until an error or `exit` ends it.
-    pub(super) fn script(&mut self, name: &str) -> Result<Flow, Failure> {
+    pub(super) fn script(&mut self, name: &str) -> Result<Flow, CommandError> {
         if self.within.len() >= SCRIPT_DEPTH_MAX {
             return Err(format!("scripts are nested too deeply; the limit is {SCRIPT_DEPTH_MAX}").into());
         }
@@ -90,7 +93,7 @@ impl Shell {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let first = if self.is_strict { OnError::Break } else { OnError::Continue };
         let on_error = self.within.last().map_or(first, |within| within.on_error);
-        self.within.push(Within { name: name.to_owned(), number: 0, source: String::new(), on_error });
+        self.within.push(RunningScript { name: name.to_owned(), number: 0, source: String::new(), on_error });
         let flow = self.lines(text.strip_prefix('\u{feff}').unwrap_or(&text));
         self.within.pop();
         Ok(flow)
@@ -123,7 +126,7 @@ impl Shell {
     }
 
     /// Runs one line; a failure includes the column of each word in the source line.
-    fn line(&mut self, text: &str, is_shown: bool) -> Result<Flow, (Failure, Vec<usize>)> {
+    fn line(&mut self, text: &str, is_shown: bool) -> Result<Flow, (CommandError, Vec<usize>)> {
         let is_comment = |text: &str| text.trim().is_empty() || text.trim_start().starts_with('#');
         let column = |position: usize| text.get(..position).map_or(0, |before| before.chars().count()) + 1;
         let expanded = match is_comment(text) {
@@ -143,16 +146,16 @@ impl Shell {
         self.command(&line).map_err(|failure| (failure, columns))
     }
 
-    fn command(&mut self, line: &Line) -> Result<Flow, Failure> {
-        if let Some(redirect) = line.redirects.iter().find(|redirect| redirect.stream == Stream::Commands) {
+    fn command(&mut self, line: &ParsedLine) -> Result<Flow, CommandError> {
+        if let Some(redirect) = line.redirects.iter().find(|redirect| redirect.stream == RedirectedStream::Commands) {
             return self.inner(&redirect.file.text);
         }
         let Some(Word { text: name, .. }) = line.words.first() else { return Ok(Flow::Next) };
-        let call = Call { words: &line.words };
+        let call = CommandLine { words: &line.words };
         if name == "on" {
             return self.on_error(&call);
         }
-        let Some(command) = table::find(name) else { return self.stranger(name) };
+        let Some(command) = table::find(name) else { return self.unknown_command(name) };
         if self.is_check() {
             return if command.is_checked { (command.run)(self, &call) } else { Ok(Flow::Next) };
         }
@@ -165,7 +168,7 @@ impl Shell {
     }
 
     /// Runs a script from another script; `exit` in it ends only itself, as in Base.
-    pub(super) fn inner(&mut self, name: &str) -> Result<Flow, Failure> {
+    pub(super) fn inner(&mut self, name: &str) -> Result<Flow, CommandError> {
         match self.script(name)? {
             Flow::Broken => Err(format!("\"{name}\" was stopped by an error").into()),
             Flow::Exit(_) | Flow::Next => Ok(Flow::Next),
@@ -174,7 +177,7 @@ impl Shell {
     }
 
     /// `on error continue|break|halt|wait SECONDS`
-    fn on_error(&mut self, call: &Call<'_>) -> Result<Flow, Failure> {
+    fn on_error(&mut self, call: &CommandLine<'_>) -> Result<Flow, CommandError> {
         const USAGE: &str = "usage: on error continue|break|halt|wait SECONDS";
         let wanted = match (call.argument(1), call.argument(2)) {
             (Some("error"), Some("continue")) => OnError::Continue,
@@ -182,9 +185,9 @@ impl Shell {
             (Some("error"), Some("halt")) => OnError::Halt,
             (Some("error"), Some("wait")) => {
                 let text = call.needed(3, "the number of seconds")?;
-                OnError::Wait(seconds(text).map_err(|message| Failure::Word(3, message))?)
+                OnError::Wait(seconds(text).map_err(|message| CommandError::Word(3, message))?)
             }
-            (Some("error"), Some(_)) => return Err(Failure::Word(2, USAGE.into())),
+            (Some("error"), Some(_)) => return Err(CommandError::Word(2, USAGE.into())),
             _ => return Err(USAGE.to_owned().into()),
         };
         // Without a script, the user sees the error and decides.
@@ -195,7 +198,7 @@ impl Shell {
     }
 
     /// Redirects outputs to files; returns the previous writers.
-    fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(Stream, Writer)>, Failure> {
+    fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(RedirectedStream, OutputWriter)>, CommandError> {
         let mut before = Vec::new();
         for redirect in redirects {
             let path = self.path(&redirect.file.text);
@@ -212,14 +215,14 @@ impl Shell {
         Ok(before)
     }
 
-    fn exchange(&mut self, stream: Stream, writer: Writer) -> Writer {
-        let place = if stream == Stream::Err { &mut self.err } else { &mut self.out };
+    fn exchange(&mut self, stream: RedirectedStream, writer: OutputWriter) -> OutputWriter {
+        let place = if stream == RedirectedStream::Err { &mut self.err } else { &mut self.out };
         std::mem::replace(place, writer)
     }
 
     /// Handles a name that is not a command.
-    fn stranger(&mut self, name: &str) -> Result<Flow, Failure> {
-        if table::is_without_meaning(name) {
+    fn unknown_command(&mut self, name: &str) -> Result<Flow, CommandError> {
+        if table::is_accepted_without_effect(name) {
             return Ok(Flow::Next);
         }
         let Some(why) = table::not_supported(name) else {
@@ -242,21 +245,21 @@ impl Shell {
     /// Reports a warning with the position of the current line.
     pub(super) fn remark(&mut self, message: String) {
         let error = self.at(0, message);
-        self.deliver(Weight::Warning, error);
+        self.deliver(FindingLevel::Warning, error);
     }
 
-    pub(super) fn tell(&mut self, failure: Failure, columns: &[usize]) {
+    pub(super) fn tell(&mut self, failure: CommandError, columns: &[usize]) {
         match failure {
-            Failure::Word(index, message) => {
+            CommandError::Word(index, message) => {
                 let column = columns.get(index).or(columns.first()).copied().unwrap_or(1);
                 let error = self.at(column, message);
-                self.deliver(Weight::Error, error);
+                self.deliver(FindingLevel::Error, error);
             }
-            Failure::Files(errors) => {
+            CommandError::Files(errors) => {
                 let places = self.places();
                 for mut error in errors {
                     error.from.extend_from_slice(&places);
-                    self.deliver(Weight::Error, error);
+                    self.deliver(FindingLevel::Error, error);
                 }
             }
         }
@@ -282,24 +285,24 @@ impl Shell {
         }
     }
 
-    pub(super) fn deliver(&mut self, weight: Weight, error: LoadError) {
+    pub(super) fn deliver(&mut self, weight: FindingLevel, error: LoadError) {
         if self.is_check() {
-            self.findings.push(Finding { weight, error });
+            self.findings.push(CheckFinding { weight, error });
             return;
         }
         self.complain(&error.to_string());
     }
 
     /// The findings of a check, in the order of the lines. Records of a script without `iocInit` are checked now.
-    pub fn into_findings(mut self) -> Vec<Finding> {
+    pub fn into_findings(mut self) -> Vec<CheckFinding> {
         self.look_at_records();
         self.findings
     }
 }
 
 /// The columns of the words in the source line, unless macro expansion changed the number of words.
-fn columns(text: &str, line: &Line) -> Vec<usize> {
-    let of = |line: &Line| line.words.iter().map(|word| word.column).collect::<Vec<_>>();
+fn columns(text: &str, line: &ParsedLine) -> Vec<usize> {
+    let of = |line: &ParsedLine| line.words.iter().map(|word| word.column).collect::<Vec<_>>();
     match words::split(&text.replace("$(", "__").replace("${", "__").replace('}', "_")) {
         Ok(written) if written.words.len() == line.words.len() => of(&written),
         _ => of(line),

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::records::{put, shown};
 use super::script::Flow;
-use super::{Call, Failure, Shell};
+use super::{CommandError, CommandLine, Shell};
 use crate::names::field_of;
 
 /// The level at which `dbtr` shows a record.
@@ -23,34 +23,34 @@ const LINE: usize = 80;
 const COLUMN: usize = 20;
 
 /// `dbpr record [level]`
-pub(super) fn show_record(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failure> {
+pub(super) fn show_record(shell: &mut Shell, call: &CommandLine<'_>) -> Result<Flow, CommandError> {
     let level = level(call, 2)?;
     show(shell, call, level)
 }
 
 /// `dbtr record`
-pub(super) fn process(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failure> {
+pub(super) fn process(shell: &mut Shell, call: &CommandLine<'_>) -> Result<Flow, CommandError> {
     let name = call.needed(1, "a record")?;
     let database = shell.database()?;
-    let field = field_of(database, &format!("{name}.PROC")).map_err(|message| Failure::Word(1, message))?;
+    let field = field_of(database, &format!("{name}.PROC")).map_err(|message| CommandError::Word(1, message))?;
     if shell.is_check() {
         return Ok(Flow::Next);
     }
     let one = Value::Scalar(Scalar::U8(1));
-    put(shell, field, one).map_err(|message| Failure::Word(1, format!("\"{name}\": {message}")))?;
+    put(shell, field, one).map_err(|message| CommandError::Word(1, format!("\"{name}\": {message}")))?;
     show(shell, call, LEVEL_OF_TRIAL)
 }
 
 /// Parses the level argument; 0 if it is omitted.
-pub(super) fn level(call: &Call<'_>, index: usize) -> Result<u8, Failure> {
+pub(super) fn level(call: &CommandLine<'_>, index: usize) -> Result<u8, CommandError> {
     let Some(text) = call.argument(index).filter(|text| !text.is_empty()) else { return Ok(0) };
-    text.parse().map_err(|_| Failure::Word(index, format!("\"{text}\" is not a level; use 0 (least) to 4 (most)")))
+    text.parse().map_err(|_| CommandError::Word(index, format!("\"{text}\" is not a level; use 0 (least) to 4 (most)")))
 }
 
-fn show(shell: &mut Shell, call: &Call<'_>, level: u8) -> Result<Flow, Failure> {
+fn show(shell: &mut Shell, call: &CommandLine<'_>, level: u8) -> Result<Flow, CommandError> {
     let name = call.needed(1, "a record")?;
     let database = shell.database()?;
-    let value = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let value = field_of(database, name).map_err(|message| CommandError::Word(1, message))?;
     let record = name.split('.').next().unwrap_or(name);
     let mut fields = fields(database, record, level);
     if level >= LEVEL_OF_TIME {

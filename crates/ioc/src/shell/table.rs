@@ -2,24 +2,25 @@
 
 use super::script::Flow;
 use super::{
-    Call, Failure, Shell, access, autosave, environment, files, program, put_log, reccaster, records, report, show,
+    CommandError, CommandLine, Shell, access, autosave, environment, files, program, put_log, reccaster, records,
+    report, show,
 };
 
 /// A command.
-pub(super) struct Command {
+pub(super) struct ShellCommand {
     pub(super) name: &'static str,
     pub(super) usage: &'static str,
     pub(super) help: &'static str,
     /// Whether a check runs it; the others cannot contain errors.
     pub(super) is_checked: bool,
-    pub(super) run: fn(&mut Shell, &Call<'_>) -> Result<Flow, Failure>,
+    pub(super) run: fn(&mut Shell, &CommandLine<'_>) -> Result<Flow, CommandError>,
 }
 
 macro_rules! commands {
     ($($name:literal $usage:literal $help:literal $checked:literal $run:path;)*) => {
         /// All commands, in alphabetical order.
-        pub(super) const COMMANDS: &[Command] = &[
-            $(Command {
+        pub(super) const COMMANDS: &[ShellCommand] = &[
+            $(ShellCommand {
                 name: $name,
                 usage: concat!($name, $usage),
                 help: $help,
@@ -138,7 +139,7 @@ commands! {
 }
 
 /// Finds a command by name.
-pub(super) fn find(name: &str) -> Option<&'static Command> {
+pub(super) fn find(name: &str) -> Option<&'static ShellCommand> {
     COMMANDS.iter().find(|command| command.name == name)
 }
 
@@ -171,7 +172,7 @@ const WITHOUT_MEANING: [&str; 24] = [
 ];
 
 /// Whether a command is accepted without effect.
-pub(super) fn is_without_meaning(name: &str) -> bool {
+pub(super) fn is_accepted_without_effect(name: &str) -> bool {
     name.ends_with("_registerRecordDeviceDriver") || WITHOUT_MEANING.contains(&name)
 }
 
@@ -238,7 +239,7 @@ pub fn is_command(line: &str) -> bool {
     let line = line.trim_start();
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let name = line.split(|character| !is_part(character)).next().unwrap_or_default();
-    line.starts_with('<') || find(name).is_some() || is_without_meaning(name) || not_supported(name).is_some()
+    line.starts_with('<') || find(name).is_some() || is_accepted_without_effect(name) || not_supported(name).is_some()
 }
 
 /// `; did you mean "dbl"?`, or nothing.
@@ -258,7 +259,7 @@ pub(super) fn hint(name: &str) -> String {
 
 /// The same suggestion among the given names.
 pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    crate::names::meant(fodo_db::closest(name, names))
+    crate::names::suggestion_text(fodo_db::closest(name, names))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub(crate) struct Word {
 
 /// A stream that can be redirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum RedirectedStream {
     /// `<`
     Commands,
     /// `>`
@@ -23,7 +23,7 @@ pub(crate) enum Stream {
 /// A redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
-    pub(crate) stream: Stream,
+    pub(crate) stream: RedirectedStream,
     /// Whether the output is appended, `>>`.
     pub(crate) appends: bool,
     pub(crate) file: Word,
@@ -31,7 +31,7 @@ pub(crate) struct Redirect {
 
 /// A parsed line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct ParsedLine {
     pub(crate) words: Vec<Word>,
     pub(crate) redirects: Vec<Redirect>,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Line {
 pub(crate) type LineError = (usize, String);
 
 /// Parses a line whose macros are already expanded.
-pub(crate) fn split(text: &str) -> Result<Line, LineError> {
-    let mut line = Line::default();
-    let mut pending: Option<(Stream, bool, usize)> = None;
+pub(crate) fn split(text: &str) -> Result<ParsedLine, LineError> {
+    let mut line = ParsedLine::default();
+    let mut pending: Option<(RedirectedStream, bool, usize)> = None;
     let mut characters = text.chars().enumerate().map(|(index, character)| (index + 1, character)).peekable();
     while let Some(&(column, character)) = characters.peek() {
         if is_separator(character) {
@@ -51,12 +51,13 @@ pub(crate) fn split(text: &str) -> Result<Line, LineError> {
         }
         if let Some(stream) = redirection(character) {
             characters.next();
-            let appends = stream != Stream::Commands && characters.next_if(|&(_, next)| next == '>').is_some();
+            let appends =
+                stream != RedirectedStream::Commands && characters.next_if(|&(_, next)| next == '>').is_some();
             // A `2` directly before `>` selects stderr; with a space between, it is an argument.
             let is_second = |word: &Word| word.text == "2" && word.column + 1 == column;
-            let stream = if stream == Stream::Out && line.words.last().is_some_and(is_second) {
+            let stream = if stream == RedirectedStream::Out && line.words.last().is_some_and(is_second) {
                 line.words.pop();
-                Stream::Err
+                RedirectedStream::Err
             } else {
                 stream
             };
@@ -82,10 +83,10 @@ fn is_separator(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r' | ',' | '(' | ')')
 }
 
-fn redirection(character: char) -> Option<Stream> {
+fn redirection(character: char) -> Option<RedirectedStream> {
     match character {
-        '<' => Some(Stream::Commands),
-        '>' => Some(Stream::Out),
+        '<' => Some(RedirectedStream::Commands),
+        '>' => Some(RedirectedStream::Out),
         _ => None,
     }
 }
@@ -149,8 +150,8 @@ mod tests {
             .map(|redirect| (redirect.stream, redirect.appends, redirect.file.text.as_str()))
             .collect();
         assert_eq!(words, ["dbl", "ai", "2"]);
-        assert_eq!(redirects, [(Stream::Out, false, "all.txt"), (Stream::Err, true, "err.txt")]);
-        assert_eq!(split("< envPaths").unwrap().redirects[0].stream, Stream::Commands);
+        assert_eq!(redirects, [(RedirectedStream::Out, false, "all.txt"), (RedirectedStream::Err, true, "err.txt")]);
+        assert_eq!(split("< envPaths").unwrap().redirects[0].stream, RedirectedStream::Commands);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_ioc::Policy;
-use fodo_ioc::shell::{Purpose, Shell, Start};
+use fodo_ioc::shell::{Purpose, RunConfig, Shell};
 use fodo_net::ServerConfig;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ impl Terminal {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let (out, err) = (Written::default(), Written::default());
-        let start = Start {
+        let start = RunConfig {
             configure: Box::new(|_| {
                 Ok(ServerConfig {
                     interfaces: vec![Ipv4Addr::LOCALHOST],

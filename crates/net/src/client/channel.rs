@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fodo_ca::search::Named;
+use fodo_ca::search::HasName;
 use fodo_ca::{Cid, Rights};
 use fodo_data::{Array, Kind, Reading, Value};
 
@@ -343,7 +343,7 @@ impl ChannelCore {
     }
 }
 
-impl Named for ChannelCore {
+impl HasName for ChannelCore {
     fn name(&self) -> &str {
         &self.name
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
-use fodo_ca::{Cid, Ioid, Roster, Sid, SubscriptionId};
+use fodo_ca::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
@@ -52,7 +52,7 @@ struct State {
     role: Role<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
-    channels: Roster<Cid, Arc<ChannelCore>>,
+    channels: NumberMap<Cid, Arc<ChannelCore>>,
     /// Individual operations, and requests for units, limits and labels.
     operations: Numbering<Ioid, InProgress>,
     /// Batches in progress. There are few, since a thread waits for each.
@@ -158,7 +158,7 @@ impl Circuit {
             role: Role::new(),
             token: None,
             lease_is_timed: false,
-            channels: Roster::default(),
+            channels: NumberMap::default(),
             operations: Numbering::new(requests::SINGLE_NUMBER_BITS),
             batches: Vec::new(),
             batch_number_next: requests::BATCH_NUMBERS.start,

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use fodo_ca::client::{About, Circuit, Config, Event};
+use fodo_ca::client::{Circuit, Config, Event, RejectedRequest};
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
@@ -334,7 +334,7 @@ impl Call {
         self.circuit.read(sid, dbr, 0, IOID);
         let answer = self.until(|event| match event {
             Event::ReadDone { ioid: IOID, result, .. } => Some(result.map(Box::new).map_err(Refusal::from)),
-            Event::Complaint { about: About::Operation(IOID), status, text } => {
+            Event::Complaint { about: RejectedRequest::Operation(IOID), status, text } => {
                 Some(Err(Refusal::Status { status, text }))
             }
             _ => None,

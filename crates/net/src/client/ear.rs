@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fodo_ca::beacon::{Anomaly, Beacons};
+use fodo_ca::beacon::{Anomaly, BeaconMonitor};
 use fodo_ca::repeater;
 use fodo_data::Now;
 
@@ -16,7 +16,7 @@ use crate::repeater::Repeater;
 #[derive(Debug)]
 pub(super) struct Ear {
     port: u16,
-    beacons: Beacons,
+    beacons: BeaconMonitor,
     registration: Registration,
     /// Present if this process is the repeater.
     repeater: Option<Repeater>,
@@ -35,7 +35,7 @@ impl Ear {
     /// For beacons from the repeater at this port. It registers with the first tick.
     pub(super) fn new(port: u16, now: Now) -> Ear {
         let registration = Registration::Asked { n_times: 0, until: now.monotonic };
-        Ear { port, beacons: Beacons::new(now), registration, repeater: None }
+        Ear { port, beacons: BeaconMonitor::new(now), registration, repeater: None }
     }
 
     /// Handles a datagram.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
-use fodo_ca::{Cid, Roster};
+use fodo_ca::{Cid, NumberMap};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
@@ -43,7 +43,7 @@ struct State {
     ear: Option<Ear>,
     token: Option<Token>,
     /// All open channels; each is removed with its last handle.
-    channels: Roster<Cid, Arc<ChannelCore>>,
+    channels: NumberMap<Cid, Arc<ChannelCore>>,
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
@@ -104,7 +104,7 @@ impl Search {
                 lost: Vec::new(),
                 ear: config.repeater_port.map(|port| Ear::new(port, now)),
                 token: None,
-                channels: Roster::default(),
+                channels: NumberMap::default(),
                 cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
-use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
+use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
 use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now, Reading, Value};
 use mio::Poll;
@@ -369,9 +369,9 @@ impl Circuit {
                 }
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
-                        Closed::Malformed(what) => ("it sent an invalid message", what),
-                        Closed::Misbehaved(what) => ("it violated the protocol", what),
-                        Closed::Exceeded(what) => {
+                        CloseReason::Malformed(what) => ("it sent an invalid message", what),
+                        CloseReason::Misbehaved(what) => ("it violated the protocol", what),
+                        CloseReason::Exceeded(what) => {
                             self.share.refused();
                             ("it exceeded a limit", what)
                         }

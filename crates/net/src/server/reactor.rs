@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
-use fodo_ca::search::{Datagram, Flaw, Responder};
-use fodo_ca::shares::Shares;
+use fodo_ca::search::{Datagram, DatagramFlaw, Responder};
+use fodo_ca::shares::SearchShares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
 use mio::unix::SourceFd;
@@ -113,7 +113,7 @@ pub(super) struct Reactor {
 struct Door {
     edge: Edge,
     responder: Responder,
-    shares: Shares,
+    shares: SearchShares,
     hosts: Arc<Hosts>,
     inboxes: Vec<Arc<Inbox>>,
     log: Arc<Log>,
@@ -172,7 +172,7 @@ impl Reactor {
         }
         let mut responder = Responder::new(edge.tcp_port, clock::now());
         responder.set_beacon_period_max(edge.beacon_period_max);
-        let shares = Shares::new(edge.quotas.source_search_bytes, edge.quotas.all_search_bytes);
+        let shares = SearchShares::new(edge.quotas.source_search_bytes, edge.quotas.all_search_bytes);
         self.door = Some(Door {
             edge,
             responder,
@@ -443,9 +443,11 @@ impl Door {
                 if let Some(flaw) = flaw {
                     self.hosts.flawed();
                     let (what, name) = match &flaw {
-                        Flaw::Cut => ("a datagram that ends within a message", None),
-                        Flaw::Misaligned => ("a datagram with a payload that is not a multiple of 8 bytes", None),
-                        Flaw::NoName(name) => ("a search for an invalid name", Some(name.as_str())),
+                        DatagramFlaw::Cut => ("a datagram that ends within a message", None),
+                        DatagramFlaw::Misaligned => {
+                            ("a datagram with a payload that is not a multiple of 8 bytes", None)
+                        }
+                        DatagramFlaw::NoName(name) => ("a search for an invalid name", Some(name.as_str())),
                     };
                     self.log.tell(Level::Warning, what, Some(from), name, now);
                 }

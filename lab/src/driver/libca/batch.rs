@@ -1,7 +1,7 @@
 //! Batches of channels: requests with callbacks, one flush, one wait.
 //!
-//! libca's own threads run the callbacks. They access only [`Slot`]s, which contain only atomics and live until every
-//! channel of their round is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`Round`]
+//! libca's own threads run the callbacks. They access only [`GetSlot`]s, which contain only atomics and live until every
+//! channel of their round is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`ChannelSet`]
 //! clears its channels when it is dropped, also during a panic. It leaks its slots if libca does not confirm that every
 //! channel is cleared.
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::{ChannelId, ContextId, Libca, NORMAL, PREEMPTIVE, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
 use crate::driver::batch::ns;
 use crate::driver::sockets::wait_for_sockets;
-use crate::driver::{Answered, Batch, Ending, Failure, Timed};
+use crate::driver::{CloseBy, ConnectedChannels, DriverFailure, Timed, YesNoAnswer};
 use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// `CA_OP_CONN_UP`.
@@ -29,14 +29,14 @@ pub(super) const VALUE_AND_ALARM: c_long = 1 | 4;
 
 /// `struct connection_handler_args`.
 #[repr(C)]
-pub struct Connection {
+pub struct ConnectionArgs {
     channel: ChannelId,
     what: c_long,
 }
 
 /// `struct event_handler_args`.
 #[repr(C)]
-pub struct Event {
+pub struct EventArgs {
     pub(super) user: *mut c_void,
     channel: ChannelId,
     pub(super) kind: c_long,
@@ -50,21 +50,21 @@ pub type UserOf = unsafe extern "C" fn(ChannelId) -> *mut c_void;
 static USER_OF: OnceLock<UserOf> = OnceLock::new();
 
 /// How many callbacks have run, and the thread that waits for them.
-struct Arrivals {
+struct CallbackCount {
     n: AtomicUsize,
     n_wanted: AtomicUsize,
     waiter: Thread,
 }
 
 /// The result of one callback.
-struct Slot {
+struct GetSlot {
     has_arrived: AtomicBool,
     status: AtomicI32,
     value_bits: AtomicU64,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<CallbackCount>,
 }
 
-impl Slot {
+impl GetSlot {
     fn arrive(&self) {
         if self.has_arrived.swap(true, Ordering::AcqRel) {
             return;
@@ -78,15 +78,15 @@ impl Slot {
 
 /// One slot per channel, for one kind of callback.
 struct Slots {
-    slots: Vec<Slot>,
-    arrivals: Arc<Arrivals>,
+    slots: Vec<GetSlot>,
+    arrivals: Arc<CallbackCount>,
 }
 
 impl Slots {
     fn new(n: usize) -> Slots {
         let waiter = std::thread::current();
-        let arrivals = Arc::new(Arrivals { n: AtomicUsize::new(0), n_wanted: AtomicUsize::new(n), waiter });
-        let slot = || Slot {
+        let arrivals = Arc::new(CallbackCount { n: AtomicUsize::new(0), n_wanted: AtomicUsize::new(n), waiter });
+        let slot = || GetSlot {
             has_arrived: AtomicBool::new(false),
             status: AtomicI32::new(NORMAL),
             value_bits: AtomicU64::new(f64::NAN.to_bits()),
@@ -104,13 +104,13 @@ impl Slots {
         self.arrivals.n.load(Ordering::Acquire)
     }
 
-    fn wait(&self, n_wanted: usize, timeout: Duration) -> Result<(), Failure> {
+    fn wait(&self, n_wanted: usize, timeout: Duration) -> Result<(), DriverFailure> {
         let deadline = Instant::now() + timeout;
         self.arrivals.n_wanted.store(n_wanted, Ordering::Release);
         while self.n_arrived() < n_wanted {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::WrongCount { n: self.n_arrived(), expected: n_wanted });
+                return Err(DriverFailure::WrongCount { n: self.n_arrived(), expected: n_wanted });
             }
             std::thread::park_timeout(left);
         }
@@ -121,13 +121,13 @@ impl Slots {
         self.slots.iter().map(|slot| f64::from_bits(slot.value_bits.load(Ordering::Acquire)))
     }
 
-    fn check(&self, libca: &Libca, what: &str) -> Result<(), Failure> {
+    fn check(&self, libca: &Libca, what: &str) -> Result<(), DriverFailure> {
         self.slots.iter().try_for_each(|slot| libca.check(what, slot.status.load(Ordering::Acquire)))
     }
 }
 
 /// The channels of one request, and all memory that libca may still write to.
-pub struct Round {
+pub struct ChannelSet {
     channels: Vec<ChannelId>,
     connections: Slots,
     events: Vec<Slots>,
@@ -136,13 +136,13 @@ pub struct Round {
 
 type ClearChannel = unsafe extern "C" fn(ChannelId) -> c_int;
 
-impl Round {
-    fn new(n: usize, clear_channel: ClearChannel) -> Round {
-        Round { channels: Vec::with_capacity(n), connections: Slots::new(n), events: Vec::new(), clear_channel }
+impl ChannelSet {
+    fn new(n: usize, clear_channel: ClearChannel) -> ChannelSet {
+        ChannelSet { channels: Vec::with_capacity(n), connections: Slots::new(n), events: Vec::new(), clear_channel }
     }
 }
 
-impl Drop for Round {
+impl Drop for ChannelSet {
     fn drop(&mut self) {
         let mut are_cleared = true;
         for channel in self.channels.drain(..) {
@@ -158,19 +158,19 @@ impl Drop for Round {
     }
 }
 
-unsafe extern "C" fn on_connection(connection: Connection) {
+unsafe extern "C" fn on_connection(connection: ConnectionArgs) {
     let Some(user_of) = USER_OF.get().filter(|_| connection.what == UP) else { return };
-    // SAFETY: the channel of a callback is valid during it; its user pointer is that of a `Slot`, set when the channel
+    // SAFETY: the channel of a callback is valid during it; its user pointer is that of a `GetSlot`, set when the channel
     // was created, and slots outlive their channels (see the top of this file).
-    if let Some(slot) = unsafe { user_of(connection.channel).cast::<Slot>().as_ref() } {
+    if let Some(slot) = unsafe { user_of(connection.channel).cast::<GetSlot>().as_ref() } {
         slot.arrive();
     }
 }
 
-unsafe extern "C" fn on_event(event: Event) {
-    // SAFETY: every request with this callback passes a pointer to a `Slot` of its round, which outlives the channel
+unsafe extern "C" fn on_event(event: EventArgs) {
+    // SAFETY: every request with this callback passes a pointer to a `GetSlot` of its round, which outlives the channel
     // (see the top of this file); slots are only shared, never borrowed mutably.
-    let Some(slot) = (unsafe { event.user.cast::<Slot>().as_ref() }) else { return };
+    let Some(slot) = (unsafe { event.user.cast::<GetSlot>().as_ref() }) else { return };
     if slot.has_arrived.load(Ordering::Acquire) {
         return;
     }
@@ -187,12 +187,12 @@ impl Libca {
     /// Does `work` with the round's own channels, and clears them afterwards.
     pub(super) fn round(
         &self,
-        batch: &Batch,
-        work: fn(&Libca, &Batch, &mut Round) -> Result<Timed, Failure>,
-    ) -> Result<Timed, Failure> {
+        batch: &ConnectedChannels,
+        work: fn(&Libca, &ConnectedChannels, &mut ChannelSet) -> Result<Timed, DriverFailure>,
+    ) -> Result<Timed, DriverFailure> {
         // The first round sets it; the function does not change while this process has one libca.
         let _ = USER_OF.set(self.functions.ca_puser);
-        let mut round = Round::new(batch.n, self.functions.ca_clear_channel);
+        let mut round = ChannelSet::new(batch.n, self.functions.ca_clear_channel);
         let outcome = work(self, batch, &mut round);
         let start = Instant::now();
         drop(round);
@@ -203,12 +203,12 @@ impl Libca {
         Ok(Timed { close_ns, ..timed })
     }
 
-    pub(super) fn flush(&self) -> Result<(), Failure> {
+    pub(super) fn flush(&self) -> Result<(), DriverFailure> {
         // SAFETY: takes no argument; sends what this thread's context has collected.
         self.check("ca_flush_io", unsafe { (self.functions.ca_flush_io)() })
     }
 
-    fn create(&self, name: &std::ffi::CStr, user: *mut c_void, round: &mut Round) -> Result<(), Failure> {
+    fn create(&self, name: &std::ffi::CStr, user: *mut c_void, round: &mut ChannelSet) -> Result<(), DriverFailure> {
         let mut channel: ChannelId = std::ptr::null_mut();
         // SAFETY: the name is copied during the call; the callback and its pointer follow the rules at the top of this
         // file; `channel` is written during the call only.
@@ -220,7 +220,7 @@ impl Libca {
         Ok(())
     }
 
-    fn create_all(&self, batch: &Batch, round: &mut Round) -> Result<(u64, Instant), Failure> {
+    fn create_all(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<(u64, Instant), DriverFailure> {
         let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
         let users: Vec<*mut c_void> = round.connections.pointers().collect();
         let start = Instant::now();
@@ -230,12 +230,12 @@ impl Libca {
         Ok((ns(start.elapsed()), start))
     }
 
-    fn n_connected(&self, round: &Round) -> usize {
+    fn n_connected(&self, round: &ChannelSet) -> usize {
         // SAFETY: the handles are from ca_create_channel and are not cleared before the round ends.
         round.channels.iter().filter(|channel| unsafe { (self.functions.ca_state)(**channel) } == CONNECTED).count()
     }
 
-    fn connect_all(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    fn connect_all(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
         let (created_ns, start) = self.create_all(batch, round)?;
         self.flush()?;
         round.connections.wait(batch.n, BATCH_MAX)?;
@@ -243,17 +243,29 @@ impl Libca {
         Ok(Timed { created_ns: Some(created_ns), n: self.n_connected(round), ..timed })
     }
 
-    pub(super) fn time_creating(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_creating(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         let (created_ns, _) = self.create_all(batch, round)?;
         let distinct: HashSet<ChannelId> = round.channels.iter().copied().collect();
         Ok(Timed { ns: created_ns, n: distinct.len(), ..Timed::default() })
     }
 
-    pub(super) fn time_connecting(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_connecting(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         self.connect_all(batch, round)
     }
 
-    pub(super) fn time_one_by_one(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_one_by_one(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
         let users: Vec<*mut c_void> = round.connections.pointers().collect();
         let start = Instant::now();
@@ -266,13 +278,13 @@ impl Libca {
         Ok(Timed { n: self.n_connected(round), ..timed })
     }
 
-    fn gets(&self, round: &mut Round) -> Result<Vec<f64>, Failure> {
+    fn gets(&self, round: &mut ChannelSet) -> Result<Vec<f64>, DriverFailure> {
         self.gets_with(round, usize::MAX)
     }
 
     /// Gets from each channel, at most `n_in_flight` at a time. It flushes only before it waits, and then waits until
     /// half of the gets are complete: each flush is a system call, each wake-up another.
-    fn gets_with(&self, round: &mut Round, n_in_flight: usize) -> Result<Vec<f64>, Failure> {
+    fn gets_with(&self, round: &mut ChannelSet, n_in_flight: usize) -> Result<Vec<f64>, DriverFailure> {
         let slots = Slots::new(round.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
         round.events.push(slots);
@@ -293,7 +305,7 @@ impl Libca {
         Ok(slots.values().collect())
     }
 
-    fn puts(&self, round: &mut Round, values: &[f64]) -> Result<(), Failure> {
+    fn puts(&self, round: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
         let slots = Slots::new(round.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
         round.events.push(slots);
@@ -309,15 +321,24 @@ impl Libca {
         slots.check(self, "put")
     }
 
-    pub(super) fn time_gets(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_gets(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
         self.time_gets_with(batch, round, usize::MAX)
     }
 
-    pub(super) fn time_gets_in_flight(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_gets_in_flight(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         self.time_gets_with(batch, round, IN_FLIGHT_MAX)
     }
 
-    fn time_gets_with(&self, batch: &Batch, round: &mut Round, n_in_flight: usize) -> Result<Timed, Failure> {
+    fn time_gets_with(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+        n_in_flight: usize,
+    ) -> Result<Timed, DriverFailure> {
         self.connect_all(batch, round)?;
         let start = Instant::now();
         let values = self.gets_with(round, n_in_flight)?;
@@ -326,16 +347,20 @@ impl Libca {
         Ok(timed)
     }
 
-    pub(super) fn time_puts(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_puts(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
         self.time_puts_by(batch, round, Libca::puts)
     }
 
-    pub(super) fn time_puts_unconfirmed(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_puts_unconfirmed(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         self.time_puts_by(batch, round, Libca::puts_unconfirmed)
     }
 
     /// Puts without a reply, then gets from the last channel: the server handles a circuit's requests in order.
-    fn puts_unconfirmed(&self, round: &mut Round, values: &[f64]) -> Result<(), Failure> {
+    fn puts_unconfirmed(&self, round: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
         for (channel, value) in round.channels.iter().zip(values) {
             // SAFETY: a connected channel; the source is one double, copied during the call.
             let status =
@@ -357,10 +382,10 @@ impl Libca {
 
     fn time_puts_by(
         &self,
-        batch: &Batch,
-        round: &mut Round,
-        put: fn(&Libca, &mut Round, &[f64]) -> Result<(), Failure>,
-    ) -> Result<Timed, Failure> {
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+        put: fn(&Libca, &mut ChannelSet, &[f64]) -> Result<(), DriverFailure>,
+    ) -> Result<Timed, DriverFailure> {
         self.connect_all(batch, round)?;
         let there = self.gets(round)?;
         let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
@@ -370,12 +395,16 @@ impl Libca {
         let came = self.gets(round)?;
         self.puts(round, &there)?;
         match came.iter().zip(&new).find(|(came, new)| came != new) {
-            Some((value, expected)) => Err(Failure::WrongValue { value: *value, expected: expected.to_string() }),
+            Some((value, expected)) => Err(DriverFailure::WrongValue { value: *value, expected: expected.to_string() }),
             None => Ok(timed),
         }
     }
 
-    pub(super) fn time_monitors(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    pub(super) fn time_monitors(
+        &self,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         self.connect_all(batch, round)?;
         let mut subscriptions = HashSet::with_capacity(batch.n);
         let slots = Slots::new(batch.n);
@@ -409,7 +438,7 @@ impl Libca {
     }
 
     /// Creates a separate context in this thread and returns it; this thread must have none.
-    fn another_context(&self) -> Result<ContextId, Failure> {
+    fn another_context(&self) -> Result<ContextId, DriverFailure> {
         // SAFETY: both take a number or nothing and affect only this thread's context.
         let status = unsafe { (self.functions.ca_context_create)(PREEMPTIVE) };
         self.check("ca_context_create", status)?;
@@ -418,7 +447,7 @@ impl Libca {
     }
 
     /// Does `work` while this thread has no context, then attaches the previous context again.
-    fn apart<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    fn apart<T>(&self, work: impl FnOnce() -> Result<T, DriverFailure>) -> Result<T, DriverFailure> {
         // SAFETY: takes no argument; this thread has had a context since `load`.
         let own = unsafe { (self.functions.ca_current_context)() };
         // SAFETY: a context with preemptive callbacks may be detached; it stays alive.
@@ -430,7 +459,7 @@ impl Libca {
         outcome
     }
 
-    pub(super) fn contexts(&self, n: usize) -> Result<Timed, Failure> {
+    pub(super) fn contexts(&self, n: usize) -> Result<Timed, DriverFailure> {
         self.apart(|| {
             let mut contexts = HashSet::with_capacity(n);
             let start = Instant::now();
@@ -461,9 +490,9 @@ impl Libca {
         })
     }
 
-    pub(super) fn close_with_channel(&self, pv: &str, how: Ending) -> Result<Answered, Failure> {
-        if how == Ending::Scope {
-            return Err(Failure::Operation {
+    pub(super) fn close_with_channel(&self, pv: &str, how: CloseBy) -> Result<YesNoAnswer, DriverFailure> {
+        if how == CloseBy::Scope {
+            return Err(DriverFailure::Operation {
                 what: "context_close".into(),
                 why: "C does not close a context at the end of a scope".into(),
             });
@@ -484,7 +513,7 @@ impl Libca {
             unsafe { (self.functions.ca_context_destroy)() };
             opened?;
             let is_closed = wait_for_sockets(|n| n <= n_before, OPERATION_MAX).is_ok();
-            Ok(Answered { yes: is_closed, words: None })
+            Ok(YesNoAnswer { yes: is_closed, words: None })
         })
     }
 }
@@ -496,9 +525,9 @@ mod tests {
 
     #[test]
     fn arguments_of_callbacks_are_laid_out_as_libca_passes_them() {
-        assert_eq!(size_of::<Connection>(), size_of::<(ChannelId, c_long)>());
-        assert_eq!(offset_of!(Event, payload), 2 * size_of::<ChannelId>() + 2 * size_of::<c_long>());
-        assert_eq!(offset_of!(Event, status), offset_of!(Event, payload) + size_of::<ChannelId>());
+        assert_eq!(size_of::<ConnectionArgs>(), size_of::<(ChannelId, c_long)>());
+        assert_eq!(offset_of!(EventArgs, payload), 2 * size_of::<ChannelId>() + 2 * size_of::<c_long>());
+        assert_eq!(offset_of!(EventArgs, status), offset_of!(EventArgs, payload) + size_of::<ChannelId>());
     }
 
     #[test]
@@ -510,7 +539,7 @@ mod tests {
 
         assert_eq!(slots.n_arrived(), 1);
         assert_eq!(slots.wait(1, Duration::ZERO), Ok(()));
-        assert_eq!(slots.wait(2, Duration::ZERO), Err(Failure::WrongCount { n: 1, expected: 2 }));
+        assert_eq!(slots.wait(2, Duration::ZERO), Err(DriverFailure::WrongCount { n: 1, expected: 2 }));
     }
 
     use std::cell::RefCell;
@@ -523,7 +552,7 @@ mod tests {
         /// Channels that the functions below created and have not cleared, and the slots that their callbacks would
         /// write to.
         static CHANNELS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-        static SLOTS: RefCell<Weak<Arrivals>> = const { RefCell::new(Weak::new()) };
+        static SLOTS: RefCell<Weak<CallbackCount>> = const { RefCell::new(Weak::new()) };
     }
 
     unsafe extern "C" fn create(
@@ -567,22 +596,26 @@ mod tests {
         Libca::over(functions)
     }
 
-    fn note(round: &Round) {
+    fn note(round: &ChannelSet) {
         SLOTS.set(Arc::downgrade(&round.connections.arrivals));
     }
 
-    fn make(libca: &Libca, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    fn make(libca: &Libca, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
         note(round);
         libca.time_creating(batch, round)
     }
 
-    fn make_and_panic(libca: &Libca, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+    fn make_and_panic(
+        libca: &Libca,
+        batch: &ConnectedChannels,
+        round: &mut ChannelSet,
+    ) -> Result<Timed, DriverFailure> {
         let _made = make(libca, batch, round);
         panic!("a panic in the work of a round");
     }
 
-    fn three() -> Batch {
-        Batch { pattern: "lab:{:06}".into(), n: 3, variant: Variant::Distinct }
+    fn three() -> ConnectedChannels {
+        ConnectedChannels { pattern: "lab:{:06}".into(), n: 3, variant: Variant::Distinct }
     }
 
     fn n_channels() -> usize {
@@ -605,7 +638,7 @@ mod tests {
     fn slots_of_channels_that_were_not_cleared_stay_although_the_flush_after_it_fails() {
         let failed = libca(fail_to_clear, fail_to_flush).round(&three(), make);
 
-        assert!(matches!(failed, Err(Failure::Operation { what, .. }) if what == "ca_flush_io"));
+        assert!(matches!(failed, Err(DriverFailure::Operation { what, .. }) if what == "ca_flush_io"));
         assert!(are_slots_alive());
     }
 

@@ -17,9 +17,9 @@ use std::path::Path;
 
 use libloading::Library;
 
-use self::batch::{Connection, Event};
-pub use self::watch::Watching;
-use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
+use self::batch::{ConnectionArgs, EventArgs};
+pub use self::watch::LibcaWatcher;
+use super::{CloseBy, ConnectedChannels, Driver, DriverFailure, Hello, Timed, YesNoAnswer, command};
 use crate::limit::OPERATION_MAX;
 
 /// Preemptive callbacks (1): libca's receiving thread stores a reply itself, then wakes the waiting thread. Without
@@ -57,10 +57,10 @@ type SubscriptionId = *mut c_void;
 type ContextId = *mut c_void;
 
 /// `caCh *`, which may be null.
-type OnConnection = Option<unsafe extern "C" fn(Connection)>;
+type OnConnection = Option<unsafe extern "C" fn(ConnectionArgs)>;
 
 /// `caEventCallBackFunc *`.
-type OnEvent = unsafe extern "C" fn(Event);
+type OnEvent = unsafe extern "C" fn(EventArgs);
 
 macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
@@ -138,8 +138,9 @@ impl Libca {
     /// # Safety
     /// The files are libca and libCom of EPICS 7: loading runs their initializers, and their functions are called as
     /// `cadef.h` declares them. This thread has no context of libca yet.
-    unsafe fn load(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
-        let unavailable = |why: libloading::Error| Failure::Unavailable { who: "libca".into(), why: why.to_string() };
+    unsafe fn load(libca: &Path, libcom: &Path) -> Result<Libca, DriverFailure> {
+        let unavailable =
+            |why: libloading::Error| DriverFailure::Unavailable { who: "libca".into(), why: why.to_string() };
         // SAFETY: the caller passes the two libraries of EPICS Base; their initializers set up C++ statics and do not
         // affect this process otherwise.
         let libraries = unsafe {
@@ -159,7 +160,7 @@ impl Libca {
     /// This is the only safe entry. The rules of [`Libca::load`] hold because the only caller is `main` of a hidden
     /// `fodo lab worker` command: the laboratory passes it the files of the installed wheel, and it calls this once.
     /// The process isolates the laboratory: whatever a wrong library does ends with the process, and the row fails.
-    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
+    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Libca, DriverFailure> {
         // SAFETY: see above.
         unsafe { Libca::load(libca, libcom) }
     }
@@ -175,17 +176,17 @@ impl Libca {
         }
     }
 
-    fn check(&self, what: &str, status: c_int) -> Result<(), Failure> {
+    fn check(&self, what: &str, status: c_int) -> Result<(), DriverFailure> {
         if status == NORMAL {
             return Ok(());
         }
         // SAFETY: libca returns a static string for any status, including unknown ones.
         let why = unsafe { text((self.functions.ca_message)(status.into())) };
-        Err(Failure::Operation { what: what.into(), why })
+        Err(DriverFailure::Operation { what: what.into(), why })
     }
 
     /// Waits for all gets and connections. No get is in flight after it: a get that timed out ends with its channel.
-    fn pend_io(&mut self, what: &str) -> Result<(), Failure> {
+    fn pend_io(&mut self, what: &str) -> Result<(), DriverFailure> {
         // SAFETY: takes a number and waits in the thread of the context, which is this one. Meanwhile a thread of libca
         // writes to the destinations of the preceding gets; `self` owns them, and they are neither moved nor read
         // before this call returns.
@@ -197,12 +198,12 @@ impl Libca {
         checked
     }
 
-    fn channel(&self, index: usize) -> Result<ChannelId, Failure> {
-        self.channels.get(index).copied().ok_or_else(Failure::not_open)
+    fn channel(&self, index: usize) -> Result<ChannelId, DriverFailure> {
+        self.channels.get(index).copied().ok_or_else(DriverFailure::not_open)
     }
 
     /// Gets one double, with its time if it has one.
-    pub fn get_double(&mut self, channel_index: usize) -> Result<f64, Failure> {
+    pub fn get_double(&mut self, channel_index: usize) -> Result<f64, DriverFailure> {
         let channel = self.channel(channel_index)?;
         // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is on the heap,
         // owned by `self`, and lives until the context is destroyed.
@@ -212,7 +213,7 @@ impl Libca {
         Ok(self.scalar.value)
     }
 
-    fn get_longs(&mut self, n_elements: usize) -> Result<(), Failure> {
+    fn get_longs(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
         let channel = self.channel(0)?;
         if self.elements.len() < n_elements {
             self.elements.resize(n_elements, 0);
@@ -235,8 +236,8 @@ impl Libca {
     }
 }
 
-fn c_name(pv: &str) -> Result<CString, Failure> {
-    CString::new(pv).map_err(|why| Failure::Operation { what: "naming a PV".into(), why: why.to_string() })
+fn c_name(pv: &str) -> Result<CString, DriverFailure> {
+    CString::new(pv).map_err(|why| DriverFailure::Operation { what: "naming a PV".into(), why: why.to_string() })
 }
 
 /// Copies a string that libca owns.
@@ -258,7 +259,7 @@ impl Driver for Libca {
         Hello { client: "libca".into(), version: format!("protocol {protocol}"), runtime: "C++".into() }
     }
 
-    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
+    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, DriverFailure> {
         let name = c_name(pv)?;
         self.clear_channels();
         for _index in 0..n_channels {
@@ -277,15 +278,15 @@ impl Driver for Libca {
         Ok(unsafe { (self.functions.ca_element_count)(channel) } as usize)
     }
 
-    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure> {
+    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, DriverFailure> {
         let value = self.get_double(channel_index)?;
         if self.scalar.seconds == 0 {
-            return Err(Failure::WrongValue { value, expected: "one double with its time".into() });
+            return Err(DriverFailure::WrongValue { value, expected: "one double with its time".into() });
         }
         Ok(value)
     }
 
-    fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
+    fn put_array(&mut self, elements: &[i32]) -> Result<(), DriverFailure> {
         let channel = self.channel(0)?;
         // SAFETY: the source contains that many 32-bit integers and is copied or sent during the call.
         let status = unsafe {
@@ -301,7 +302,7 @@ impl Driver for Libca {
         Ok(())
     }
 
-    fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
+    fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
         self.n_elements = n_elements;
         self.get_longs(n_elements)
     }
@@ -310,47 +311,47 @@ impl Driver for Libca {
         self.elements.get(..self.n_elements).unwrap_or_default()
     }
 
-    fn create_contexts(&mut self, n: usize, _pv: &str) -> Result<Timed, Failure> {
+    fn create_contexts(&mut self, n: usize, _pv: &str) -> Result<Timed, DriverFailure> {
         self.contexts(n)
     }
 
-    fn context_close(&mut self, pv: &str, how: Ending) -> Result<Answered, Failure> {
+    fn context_close(&mut self, pv: &str, how: CloseBy) -> Result<YesNoAnswer, DriverFailure> {
         self.close_with_channel(pv, how)
     }
 
-    fn create_channels(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn create_channels(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_creating)
     }
 
-    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_one_by_one(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_one_by_one)
     }
 
-    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn connect_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_connecting)
     }
 
-    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_gets)
     }
 
-    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_monitors)
     }
 
-    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_puts)
     }
 
-    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_puts_unconfirmed)
     }
 
-    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.round(batch, Libca::time_gets_in_flight)
     }
 
-    fn commands(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+    fn commands(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         command::time(batch, |name| {
             let mut command = command::this_program()?;
             command.args(std::env::args_os().skip(1)).args(["--get", name]);
@@ -386,7 +387,7 @@ pub(super) mod tests {
 
         let loaded = Libca::load_in_worker(nowhere, nowhere);
 
-        assert!(matches!(loaded, Err(Failure::Unavailable { .. })));
+        assert!(matches!(loaded, Err(DriverFailure::Unavailable { .. })));
     }
 
     unsafe extern "C" fn destroy_nothing() {}

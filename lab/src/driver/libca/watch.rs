@@ -1,6 +1,6 @@
 //! Permanent subscriptions, whose updates a load counts.
 //!
-//! One thread of libca runs the callbacks and records each update directly in its [`Page`].
+//! One thread of libca runs the callbacks and records each update directly in its [`SubscriptionLog`].
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -8,27 +8,27 @@ use std::sync::Arc;
 
 use fodo_net::TimeStamp;
 
-use super::batch::{Event, VALUE_AND_ALARM};
-use super::{ChannelId, Failure, Libca, NORMAL, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
-use crate::load::book::Page;
+use super::batch::{EventArgs, VALUE_AND_ALARM};
+use super::{ChannelId, DriverFailure, Libca, NORMAL, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
+use crate::load::book::SubscriptionLog;
 use crate::load::watch::Watch;
 
 /// libca with subscriptions.
-pub struct Watching {
+pub struct LibcaWatcher {
     libca: Libca,
     // Dropped after `libca`, whose drop ends all callbacks that write to the pages.
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Arc<SubscriptionLog>>,
 }
 
-impl Watching {
+impl LibcaWatcher {
     /// See [`Libca::load_in_worker`].
-    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Watching, Failure> {
-        Ok(Watching { libca: Libca::load_in_worker(libca, libcom)?, pages: Vec::new() })
+    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<LibcaWatcher, DriverFailure> {
+        Ok(LibcaWatcher { libca: Libca::load_in_worker(libca, libcom)?, pages: Vec::new() })
     }
 }
 
-impl Watch for Watching {
-    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String> {
+impl Watch for LibcaWatcher {
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String> {
         let channel = self.libca.channel_to(name).map_err(|failure| failure.to_string())?;
         for page in pages {
             // The page lives from before the first callback until after the last, at a fixed address.
@@ -44,7 +44,7 @@ impl Watch for Watching {
 }
 
 impl Libca {
-    fn channel_to(&mut self, name: &str) -> Result<ChannelId, Failure> {
+    fn channel_to(&mut self, name: &str) -> Result<ChannelId, DriverFailure> {
         let name = c_name(name)?;
         let mut channel: ChannelId = std::ptr::null_mut();
         // SAFETY: the name lives during the call and libca copies it; there is no callback; `channel` is written during
@@ -58,10 +58,10 @@ impl Libca {
     }
 
     /// libca keeps the request until the channel is connected. The caller must keep the page as long as `self`.
-    fn subscribe(&self, channel: ChannelId, page: &Arc<Page>) -> Result<(), Failure> {
+    fn subscribe(&self, channel: ChannelId, page: &Arc<SubscriptionLog>) -> Result<(), DriverFailure> {
         let user = Arc::as_ptr(page).cast_mut().cast();
         let mut subscription: SubscriptionId = std::ptr::null_mut();
-        // SAFETY: the channel belongs to `self` and is not cleared before its end; `Watching` keeps the page as long;
+        // SAFETY: the channel belongs to `self` and is not cleared before its end; `LibcaWatcher` keeps the page as long;
         // the page is only shared, never borrowed mutably; `subscription` is written during the call only.
         let status: c_int = unsafe {
             (self.functions.ca_create_subscription)(
@@ -78,10 +78,10 @@ impl Libca {
     }
 }
 
-unsafe extern "C" fn on_update(event: Event) {
-    // SAFETY: every request with this callback passes a pointer to a page that `Watching` keeps until the context is
+unsafe extern "C" fn on_update(event: EventArgs) {
+    // SAFETY: every request with this callback passes a pointer to a page that `LibcaWatcher` keeps until the context is
     // destroyed, which ends the calling thread.
-    let Some(page) = (unsafe { event.user.cast::<Page>().as_ref() }) else { return };
+    let Some(page) = (unsafe { event.user.cast::<SubscriptionLog>().as_ref() }) else { return };
     if event.status != NORMAL || event.kind != TIME_DOUBLE || event.count != 1 || event.payload.is_null() {
         // Not a value that its PV can have.
         page.update(f64::NAN, TimeStamp::NEVER);

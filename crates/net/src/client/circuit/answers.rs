@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fodo_ca::client::{About, Circuit as Machine, Event, Listener};
+use fodo_ca::client::{Circuit as Machine, Event, Listener, RejectedRequest};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
@@ -164,28 +164,28 @@ impl Circuit {
     }
 
     /// The server has rejected a request.
-    fn complained(&self, state: &mut State, about: About, refusal: Refusal) {
+    fn complained(&self, state: &mut State, about: RejectedRequest, refusal: Refusal) {
         match about {
-            About::Operation(ioid) => {
+            RejectedRequest::Operation(ioid) => {
                 state.answering(self.server).1.end(ioid, Reply::Failure(Failure::Refused(refusal)));
             }
-            About::Subscription(subscription) => {
+            RejectedRequest::Subscription(subscription) => {
                 if let Some(subscribed) = state.subscriptions.get(subscription) {
                     state.afterwards.woken.push(subscribed.monitor().refused(refusal));
                 }
             }
-            About::Put(cid) => {
+            RejectedRequest::Put(cid) => {
                 if let (Some(channel), Some(context)) = (state.channels.get(cid), self.context.upgrade()) {
                     let pv = channel.name().to_owned();
                     context.tell(Notice::PutRefused { pv, server: self.server, refusal });
                 }
             }
-            About::Channel(cid) => {
+            RejectedRequest::Channel(cid) => {
                 if let Some(channel) = state.channels.get(cid) {
                     channel.complained(refusal);
                 }
             }
-            About::Circuit => {}
+            RejectedRequest::Circuit => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::server::{Drained, Event};
+use fodo_ca::server::{DroppedPut, Event};
 use fodo_ca::{Ioid, Sid};
 use fodo_data::{Now, Scalar, Severity, Value};
 
@@ -33,7 +33,7 @@ impl Circuit {
         let Some(Some(Channel { pv, allowed })) = self.channels.get(sid.0 as usize) else { return };
         let count = value.len() as u32;
         if !allowed.write {
-            self.drained(Drained::NoAccess, now);
+            self.drained(DroppedPut::NoAccess, now);
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::NOWTACCESS));
         }
         if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
@@ -74,10 +74,10 @@ impl Circuit {
     }
 
     /// Logs a put that was refused regardless of its value.
-    pub(super) fn drained(&self, why: Drained, now: Now) {
+    pub(super) fn drained(&self, why: DroppedPut, now: Now) {
         let (level, what) = match why {
-            Drained::NoAccess => (Level::Debug, "a put is refused, because the client has no write access"),
-            Drained::NoRoom => {
+            DroppedPut::NoAccess => (Level::Debug, "a put is refused, because the client has no write access"),
+            DroppedPut::NoRoom => {
                 self.share.refused();
                 (Level::Warning, "a put is refused, because the clients of its host use too much memory")
             }
