@@ -37,7 +37,7 @@ Examples:
   fodo lab run quick                          every question of the studies, all clients: two minutes or less
   fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
-  fodo lab run full --json full.json          the points of the studies, within 50 minutes
+  fodo lab run full --json full.json          the points of the studies, within 70 minutes
   fodo lab run full --json full.json --resume continues an interrupted run
   fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
   fodo lab run --against PV PV --seconds 10   existing PVs of a plant, read-only
@@ -126,7 +126,7 @@ struct RunArguments {
 enum SuiteName {
     /// Every question at one or two points, by every client: two minutes or less.
     Quick,
-    /// Every question at the points of the studies and all loads, by every client from every server: at most 50 minutes.
+    /// Every question at the points of the studies and all loads, by every client from every server: at most 70 minutes.
     Full,
     /// Cost of records and idle clients in `fodo ioc` and softIoc: two minutes.
     Ioc,

@@ -34,12 +34,12 @@ pub const QUICK_QUESTIONS_MAX: Duration = Duration::from_secs(85);
 /// Time after which a quick run starts no further work, so that it ends within two minutes.
 pub const QUICK_MAX: Duration = Duration::from_secs(110);
 
-/// Time after which a full run starts no further question: the loads that follow take about 1300 s.
-pub const FULL_QUESTIONS_MAX: Duration = Duration::from_secs(1600);
+/// Time after which a full run starts no further question: the loads that follow take about 1600 s.
+pub const FULL_QUESTIONS_MAX: Duration = Duration::from_secs(2400);
 
-/// Time after which a full run starts no further work, so that it ends within 50 minutes: the longest piece of work,
+/// Time after which a full run starts no further work, so that it ends within 70 minutes: the longest piece of work,
 /// the search count for absent names, takes a minute and a half.
-pub const FULL_MAX: Duration = Duration::from_secs(2880);
+pub const FULL_MAX: Duration = Duration::from_secs(4080);
 
 /// Bounds of a client's warm-up for each kind of work, before the first row of that kind is measured. Ten rounds keep
 /// the cold first rounds out of both medians. A comparison of runs calls a row different from a change of a tenth. Two
