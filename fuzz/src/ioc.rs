@@ -81,11 +81,11 @@ impl Player<'_> {
 
 /// Loads with `load`, and runs the resulting database.
 pub fn load_and_play(text: &str, load: impl FnOnce(&mut fodo_db::Loader, &mut OpenFile)) {
-    let mut loader = fodo_db::Loader::that_keeps_places();
+    let mut loader = fodo_db::Loader::with_places();
     loader.states().create("on");
     load(&mut loader, &mut files::open(text));
-    let _ = loader.remarks();
-    loader.leave_misfits_out();
+    let _ = loader.warnings();
+    loader.disable_invalid_links();
     if let Ok(database) = loader.finish() {
         play(&database);
     }

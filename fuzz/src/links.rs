@@ -3,7 +3,7 @@
 //! The input is lines: `FIELD=TEXT` writes a text to a link and processes; any other line is a channel name.
 
 use fodo_data::{EventMask, Now, Value};
-use fodo_db::{Chain, Database, Event, Input, Loader};
+use fodo_db::{Database, Event, FilterChain, Input, Loader};
 
 const RECORDS: &str = r#"
 record(waveform, "wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[1,2,3,4,5]") }
@@ -66,10 +66,10 @@ fn ask(database: &Database, name: &str) {
         }
         Err(_) => return,
     };
-    assert!(database.claims(name), "the database claims the name of every channel");
+    assert!(database.has_channel(name), "the database claims the name of every channel");
     let mut facts = database.facts(channel.field);
-    let mut chain = Chain::new(channel.filters, &mut facts);
-    let moment = database.moment(channel.field, Now::for_test().wall);
+    let mut chain = FilterChain::new(channel.filters, &mut facts);
+    let moment = database.filter_context(channel.field, Now::for_test().wall);
     let read = chain.read(database.read(channel.field), &moment);
     assert!(read.value.len() <= facts.count_max as usize, "a filter does not make a value longer");
     for mask in [EventMask::VALUE, EventMask::LOG, EventMask::PROPERTY] {

@@ -2,7 +2,7 @@
 //!
 //! Included files follow lines `%%NAME`.
 
-use fodo_db::{AccessFile, AccessInput, AccessLevel, Granted, Security};
+use fodo_db::{AccessDecision, AccessFile, AccessInput, AccessLevel, Security};
 
 use super::files;
 
@@ -42,12 +42,12 @@ pub fn feed(bytes: &[u8]) {
     answers(&security);
 }
 
-fn answers(security: &Security) -> Vec<Granted> {
+fn answers(security: &Security) -> Vec<AccessDecision> {
     let levels = [AccessLevel::Asl0, AccessLevel::Asl1];
     let mut found = Vec::new();
     for (group, user) in GROUPS.iter().flat_map(|group| USERS.iter().map(move |user| (group, user))) {
         for (host, level) in HOSTS.iter().flat_map(|host| levels.iter().map(move |level| (host, level))) {
-            found.push(security.granted(group, *level, user, host));
+            found.push(security.decide(group, *level, user, host));
         }
     }
     found

@@ -2,7 +2,7 @@
 //!
 //! The file is called `main`; templates and included files follow lines `%%NAME`.
 
-use fodo_db::{Macros, Undefined};
+use fodo_db::{Macros, UndefinedMacros};
 
 use super::{files, ioc};
 
@@ -10,7 +10,7 @@ use super::{files, ioc};
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(macros) = Macros::parse("P=X:,Q=$(P)y,N=2") else { unreachable!("these are macros") };
-    for undefined in [Undefined::Kept, Undefined::Marked] {
+    for undefined in [UndefinedMacros::Keep, UndefinedMacros::Mark] {
         match fodo_db::expand("main", &mut macros.clone(), undefined, &mut files::open(&text)) {
             Ok(expanded) => assert!(expanded.undefined.iter().all(|error| error.line > 0)),
             Err(error) => assert!(!error.to_string().is_empty()),

@@ -18,9 +18,9 @@ struct Point {
 
 /// The table that a record converts with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Chosen(Option<Arc<BreakTable>>);
+pub(crate) struct SelectedTable(Option<Arc<BreakTable>>);
 
-impl Chosen {
+impl SelectedTable {
     /// Returns the table to use: `found`, if LINR changed (`is_new`), else the present one. If the table is missing,
     /// this conversion fails and the previous table is kept, as in Base.
     pub(crate) fn renew(

@@ -3,8 +3,8 @@
 use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
 
 use crate::field::{FieldInfo, position, record_fields};
-use crate::filter::Chain;
-use crate::link::When;
+use crate::filter::FilterChain;
+use crate::link::TriggerCondition;
 use crate::menu;
 
 record_fields! {
@@ -50,7 +50,7 @@ record_fields! {
     }
     private {
         time: TimeStamp;
-        watchers: Option<Box<Watchers>>;
+        subscriptions: Option<Box<Subscriptions>>;
         is_in_chain: bool;
         has_failed: bool;
     }
@@ -58,20 +58,20 @@ record_fields! {
 
 /// The subscribers to a record's changes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watchers {
+pub(crate) struct Subscriptions {
     /// The numbers of the fields whose changes are posted to clients, as in [`crate::FieldRef`].
-    pub(crate) posted: Vec<u16>,
+    pub(crate) posted_fields: Vec<u16>,
     /// Records with a CP or CPP link to a field of this record.
     pub(crate) followers: Vec<Follower>,
     /// The filters of followers whose links have filters.
-    pub(crate) gates: Vec<Gate>,
+    pub(crate) filtered_followers: Vec<FilteredFollower>,
 }
 
 /// The filters between a field and a follower.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate {
+pub(crate) struct FilteredFollower {
     pub(crate) follower: Follower,
-    pub(crate) chain: Chain,
+    pub(crate) chain: FilterChain,
     /// Whether the filters have received the follower's first value.
     pub(crate) is_primed: bool,
 }
@@ -82,10 +82,10 @@ pub(crate) struct Follower {
     pub(crate) field: u16,
     pub(crate) record: u32,
     /// The link field.
-    pub(crate) by: u16,
-    pub(crate) when: When,
+    pub(crate) link_field: u16,
+    pub(crate) when: TriggerCondition,
     /// Whether changes pass through filters first.
-    pub(crate) is_gated: bool,
+    pub(crate) is_filtered: bool,
 }
 
 impl Common {
@@ -117,7 +117,7 @@ impl Common {
     /// chain came from a put, sets RPRO instead.
     ///
     /// Source: EPICS Base 7.0, processTarget.
-    pub(crate) fn hand_on(&mut self, put_process: u8) {
+    pub(crate) fn prepare_target(&mut self, put_process: u8) {
         if self.is_active == 0 {
             self.put_process = put_process;
         } else if put_process != 0 && !self.is_in_chain {

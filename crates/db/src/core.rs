@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex};
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
-use crate::common::{Common, Follower, Gate, number, row};
+use crate::common::{Common, FilteredFollower, Follower, number, row};
+use crate::external::{LinkUsage, PendingReports};
 use crate::field::{ASL0, Dbf, Slot};
-use crate::filter::{Chain, Moment, filters};
-use crate::hash::ByName;
+use crate::filter::{FilterChain, FilterContext, filters};
+use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
-use crate::link::{Link, Modifiers, Special, Target};
-use crate::outside::{Use, Wanted};
+use crate::link::{Link, LinkExtra, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::device::{Device, INERT};
 use crate::record::{Cell, Record, labels, with};
 use crate::scan_menu::ScanMenu;
 use crate::site::Site;
 use crate::state::States;
-use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
+use crate::{AccessLevel, Channel, ChannelError, FieldFacts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the decimal point in records without PREC: the default of C's `printf`.
 pub(crate) const DIGITS: i16 = 6;
@@ -62,7 +62,7 @@ impl Borrow<[u8]> for Name {
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
-    pub(crate) index: ByName<u32>,
+    pub(crate) index: NameMap<u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
     pub(crate) tables: BreakTables,
@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub(crate) states: States,
     pub(crate) scan_menu: ScanMenu,
     /// Links to other IOCs that are not yet reported to the caller.
-    pub(crate) wanted: Mutex<Wanted>,
+    pub(crate) pending_reports: Mutex<PendingReports>,
     /// The names of device supports that are not available; see [`crate::record::device::INERT`].
     pub(crate) devices: Vec<Text>,
 }
@@ -136,13 +136,13 @@ impl Core {
             true => (self.as_characters(field), at + 1),
             false => (Some(field), at),
         };
-        let no_text = FilterError { at, fault: FilterFault::NoText };
+        let no_text = FilterError { at, fault: FilterFault::NotText };
         let field = field.ok_or(ChannelError::Filter(no_text))?;
         let filters = filters(name, rest_at, &self.states).map_err(ChannelError::Filter)?;
         Ok(Channel { field, filters })
     }
 
-    pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
+    pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> FieldFacts {
         let number = field & !LONG_STRING;
         let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
@@ -153,7 +153,7 @@ impl Core {
             None => ("", None, None, 0),
         };
         let Some(row) = row.filter(|_| field != RTYP) else {
-            return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
+            return FieldFacts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
         };
         let (kind, count_max) = match own {
             Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, crate::record::array::TEXT_BYTES as u32),
@@ -163,13 +163,13 @@ impl Core {
             None if row.size == 0 => (Kind::U8, text_size.into()),
             None => (Kind::U8, u32::from(row.size)),
         };
-        Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
+        FieldFacts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
     }
 
     /// The context that the filters of a field of this record need.
-    pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment<'_> {
+    pub(crate) fn filter_context(&self, record: u32, now: TimeStamp) -> FilterContext<'_> {
         let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
-        Moment { now, user_tag, site: &*self.site }
+        FilterContext { now, user_tag, site: &*self.site }
     }
 
     pub(crate) fn name(&self, FieldRef { record, field }: FieldRef) -> String {
@@ -199,7 +199,7 @@ impl Core {
     }
 
     fn meta_of(&self, record: u32, field: u16, depth: u8) -> Meta {
-        let mut meta = crate::meta::nothing();
+        let mut meta = crate::meta::empty();
         let Some(cell) = self.cell(record) else { return meta };
         let kind = cell.record_type();
         let Some(own) = row(kind.rows, field) else { return meta };
@@ -298,7 +298,7 @@ impl Core {
 
     /// Resolves the target of a link, and registers a CP link with its target.
     pub(crate) fn join(&self, record: u32, field: u16, mut link: Link) -> Link {
-        if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
+        if let Some(LinkExtra::Json(json)) = link.extra().map(|extra| &**extra) {
             json.open(&self.states);
         }
         if self.with(record, |body| Device::of(body)) == Some(Device::State) && !link.address().is_empty() {
@@ -313,25 +313,31 @@ impl Core {
         let record_name = text.split_once('.').map_or(&*text, |(record_name, _)| record_name);
         if !self.index.contains_key(record_name.as_bytes()) {
             let is_input = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
-            let usage = if is_input.is_some_and(|row| row.dbf == Dbf::InLink) { Use::Reads } else { Use::Writes };
-            self.lead_outside(record, field, name.clone(), usage, is_time, &mut link);
+            let usage =
+                if is_input.is_some_and(|row| row.dbf == Dbf::InLink) { LinkUsage::Reads } else { LinkUsage::Writes };
+            self.set_external(record, field, name.clone(), usage, is_time, &mut link);
             return link;
         }
         // A link to an invalid field keeps the target `Missing`.
         if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
             let mut facts = self.facts(found);
-            let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut facts));
+            let chain = (!filters.is_empty()).then(|| FilterChain::new(filters, &mut facts));
             if let Some(chain) = &chain {
                 link.filter(chain.clone(), facts);
             }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
-            link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
+            link.set_target(Target::Field { record: found.record, field: found.field, modifiers });
             if let Some(when) = modifiers.follows(field) {
-                let follower = Follower { field: found.field, record, by: field, when, is_gated: chain.is_some() };
+                let follower =
+                    Follower { field: found.field, record, link_field: field, when, is_filtered: chain.is_some() };
                 self.with(found.record, |body| {
-                    let watchers = body.common().watchers.get_or_insert_default();
-                    watchers.followers.push(follower);
-                    watchers.gates.extend(chain.map(|chain| Gate { follower, chain, is_primed: false }));
+                    let subscriptions = body.common().subscriptions.get_or_insert_default();
+                    subscriptions.followers.push(follower);
+                    subscriptions.filtered_followers.extend(chain.map(|chain| FilteredFollower {
+                        follower,
+                        chain,
+                        is_primed: false,
+                    }));
                 });
             }
         }
@@ -339,16 +345,20 @@ impl Core {
     }
 
     /// Unregisters a link from its target, before the link changes.
-    pub(crate) fn unfollow(&self, record: u32, field: u16) {
+    pub(crate) fn unregister_follower(&self, record: u32, field: u16) {
         let target = self.with(record, |body| match body.slot(field) {
             Some(Slot::InLink(link)) => link.target(),
             _ => Target::Constant,
         });
         if let Some(Target::Field { record: followed, .. }) = target {
             self.with(followed, |body| {
-                if let Some(watchers) = &mut body.common().watchers {
-                    watchers.followers.retain(|follower| (follower.record, follower.by) != (record, field));
-                    watchers.gates.retain(|gate| (gate.follower.record, gate.follower.by) != (record, field));
+                if let Some(subscriptions) = &mut body.common().subscriptions {
+                    subscriptions
+                        .followers
+                        .retain(|follower| (follower.record, follower.link_field) != (record, field));
+                    subscriptions
+                        .filtered_followers
+                        .retain(|filtered| (filtered.follower.record, filtered.follower.link_field) != (record, field));
                 }
             });
         }

@@ -7,13 +7,13 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
 use crate::deferred::Deferred;
-use crate::line::Wanted;
+use crate::engine::{Engine, EngineCall, Waiter, make_passive_without_interrupts};
 use crate::load::Info;
-use crate::post::prime;
-use crate::scan::{Place, ScanCounts, event_name};
+use crate::post::prime_filters;
+use crate::request_queue::Request;
+use crate::scan::{ScanCounts, ScanPosition, event_name};
 use crate::state::States;
-use crate::turn::{Engine, Turn, Waiter, settle_scan};
-use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
+use crate::{AccessLevel, Channel, ChannelError, Event, FieldFacts, FieldRef, FilterContext, Input, PutError, PutId};
 
 /// A running database, shared by threads. A read locks one record briefly; processing takes one lock for all records.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Database {
 
     /// Whether the server replies to a search for the name. As in Base, only the record and the field must exist; an
     /// invalid filter is reported when the channel is created.
-    pub fn claims(&self, name: &str) -> bool {
+    pub fn has_channel(&self, name: &str) -> bool {
         self.core.find_part(name).is_some()
     }
 
@@ -52,8 +52,8 @@ impl Database {
     }
 
     /// The context that the filters of a channel to the field need.
-    pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment<'_> {
-        self.core.moment(field.record, now)
+    pub fn filter_context(&self, field: FieldRef, now: TimeStamp) -> FilterContext<'_> {
+        self.core.filter_context(field.record, now)
     }
 
     /// The name of every record, in the order of loading.
@@ -69,7 +69,7 @@ impl Database {
     }
 
     /// The info items of a record, in the order of loading: names and values.
-    pub fn infos(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
+    pub fn info_items(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
         let wanted = self.core.index.get(record.as_bytes()).copied();
         let of = |info: &Info| Some(info.0);
         let start = self.infos.partition_point(|info| of(info) < wanted);
@@ -81,7 +81,7 @@ impl Database {
     }
 
     /// The properties of the field that the server sends to clients.
-    pub fn facts(&self, field: FieldRef) -> Facts {
+    pub fn facts(&self, field: FieldRef) -> FieldFacts {
         self.core.facts(field)
     }
 
@@ -112,17 +112,17 @@ impl Database {
     /// Starts or stops posting changes of the field.
     pub fn watch(&self, field: FieldRef, is_watched: bool) {
         self.core.with(field.record, |body| {
-            let watchers = &mut body.common().watchers;
+            let subscriptions = &mut body.common().subscriptions;
             if !is_watched {
-                if let Some(watched) = watchers {
-                    watched.posted.retain(|other| *other != field.field);
-                    if watched.posted.is_empty() && watched.followers.is_empty() {
-                        *watchers = None;
+                if let Some(watched) = subscriptions {
+                    watched.posted_fields.retain(|other| *other != field.field);
+                    if watched.posted_fields.is_empty() && watched.followers.is_empty() {
+                        *subscriptions = None;
                     }
                 }
                 return;
             }
-            let posted = &mut watchers.get_or_insert_default().posted;
+            let posted = &mut subscriptions.get_or_insert_default().posted_fields;
             if !posted.contains(&field.field) {
                 posted.push(field.field);
             }
@@ -145,50 +145,50 @@ impl Database {
         out: &mut Vec<Event>,
     ) -> (Result<(), PutError>, Option<Instant>) {
         let mut engine = self.engine();
-        let mut turn = Turn::new(&self.core, &mut engine, now, out);
+        let mut call = EngineCall::new(&self.core, &mut engine, now, out);
         let result = match input {
             Input::Start => {
-                start(&mut turn);
+                start(&mut call);
                 Ok(())
             }
             Input::Tick => {
-                tick(&mut turn);
+                tick(&mut call);
                 Ok(())
             }
-            Input::Put { field, value, put: None } => turn.put_field(field.record, field.field, value),
+            Input::Put { field, value, put: None } => call.put_field(field.record, field.field, value),
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
-                turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
+                call.notify(record, Waiter::Put(put), Request::Put { field, value })
             }
-            Input::Restore { field, value } => turn.restore(field, value),
-            Input::GiveUp { field, put } => {
-                turn.give_up(field.record, Waiter::Put(put));
+            Input::Restore { field, value } => call.restore(field, value),
+            Input::CancelPut { field, put } => {
+                call.cancel_request(field.record, Waiter::Put(put));
                 Ok(())
             }
-            Input::Outside { link, news } => {
-                turn.hear(link, news);
+            Input::ExternalPv { link, event } => {
+                call.handle_external_event(link, event);
                 Ok(())
             }
             Input::PostEvent { name } => {
-                event_name(&name).into_iter().for_each(|name| turn.post_event(name));
+                event_name(&name).into_iter().for_each(|name| call.post_event(name));
                 Ok(())
             }
             Input::Acknowledge { field, transient, severity } => {
-                turn.acknowledge(field.record, transient, severity);
+                call.acknowledge(field.record, transient, severity);
                 Ok(())
             }
         };
-        turn.slice(1, |turn| {
-            let deferred = turn.engine.deferred.pop();
-            deferred.map(|deferred| turn.run_deferred(deferred)).is_some()
+        call.slice(1, |call| {
+            let deferred = call.engine.deferred.pop();
+            deferred.map(|deferred| call.run_deferred(deferred)).is_some()
         });
-        let has_more = !turn.engine.deferred.is_empty() || turn.engine.scans.n_pending() > 0;
+        let has_more = !call.engine.deferred.is_empty() || call.engine.scans.n_pending() > 0;
         engine.resume_at = has_more.then_some(now.monotonic);
         (result, engine.deadline())
     }
 
     /// Whether a put to `field` is still queued, so that nothing is written yet.
-    pub fn waits(&self, field: FieldRef, put: PutId) -> bool {
-        self.engine().lines.get(&field.record).is_some_and(|line| line.has(Waiter::Put(put)))
+    pub fn is_put_queued(&self, field: FieldRef, put: PutId) -> bool {
+        self.engine().request_queues.get(&field.record).is_some_and(|queue| queue.has(Waiter::Put(put)))
     }
 
     /// The latest time for the next [`Input::Tick`].
@@ -216,32 +216,33 @@ impl Database {
 }
 
 /// Fills the scan lists, processes the records with PINI, and queues the first processing for CP links.
-fn start(turn: &mut Turn) {
-    if std::mem::replace(&mut turn.engine.is_started, true) {
+fn start(call: &mut EngineCall) {
+    if std::mem::replace(&mut call.engine.is_started, true) {
         return;
     }
-    turn.tell_wanted();
+    call.report_external_links();
     const RUNS: [u16; 3] = [1, 2, 3];
     // Within a phase, records are processed in the order of their type names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
-    let (mut followers, mut gated) = (Vec::new(), Vec::new());
-    for record in 0..turn.core.records.len() as u32 {
-        let facts = turn.core.with(record, |body| {
-            settle_scan(body);
+    let (mut followers, mut filtered) = (Vec::new(), Vec::new());
+    for record in 0..call.core.records.len() as u32 {
+        let facts = call.core.with(record, |body| {
+            make_passive_without_interrupts(body);
             if body.post_interval_s().is_some() {
-                turn.engine.deferred.push(Deferred::DelayPosts { record });
+                call.engine.deferred.push(Deferred::DelayPosts { record });
             }
             let type_name = body.record_type().name;
             let common = body.common();
-            let watchers = common.watchers.as_deref();
-            followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
-            if watchers.is_some_and(|watchers| !watchers.gates.is_empty()) {
-                gated.push(record);
+            let subscriptions = common.subscriptions.as_deref();
+            followers
+                .extend(subscriptions.into_iter().flat_map(|subscriptions| subscriptions.followers.iter().copied()));
+            if subscriptions.is_some_and(|subscriptions| !subscriptions.filtered_followers.is_empty()) {
+                filtered.push(record);
             }
-            (Place::of(common), common.phase, type_name, common.process_at_init)
+            (ScanPosition::of(common), common.phase, type_name, common.process_at_init)
         });
-        if let Some((place, phase, type_name, pini)) = facts {
-            turn.engine.scans.add(&place, record, turn.now.monotonic);
+        if let Some((position, phase, type_name, pini)) = facts {
+            call.engine.scans.add(&position, record, call.now.monotonic);
             if RUNS.contains(&pini) {
                 at_init.push((pini, phase, type_name, record));
             }
@@ -249,32 +250,32 @@ fn start(turn: &mut Turn) {
     }
     at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
     for (.., record) in at_init {
-        turn.begin_chain();
-        turn.process(record);
+        call.begin_chain();
+        call.process(record);
     }
-    for record in gated {
-        turn.core.with(record, prime);
+    for record in filtered {
+        call.core.with(record, prime_filters);
     }
-    turn.engine.scans.start(turn.now.monotonic);
+    call.engine.scans.start(call.now.monotonic);
     // A CP link whose target PINI has just changed is queued already; it is not queued twice.
     for follower in followers {
-        turn.engine.deferred.follow(follower.record, follower.when);
+        call.engine.deferred.follow(follower.record, follower.when);
     }
 }
 
 /// Runs timers that are due, then scans, each up to the limit of one call.
-fn tick(turn: &mut Turn) {
-    let now = turn.now.monotonic;
-    turn.slice(1, |turn| {
-        let timer = turn.engine.timers.pop_due(now);
-        timer.map(|timer| turn.run_timer(timer)).is_some()
+fn tick(call: &mut EngineCall) {
+    let now = call.now.monotonic;
+    call.slice(1, |call| {
+        let timer = call.engine.timers.pop_due(now);
+        timer.map(|timer| call.run_timer(timer)).is_some()
     });
-    turn.engine.scans.collect(now);
-    let n_lists = turn.engine.scans.n_pending();
-    for scan in turn.engine.scans.last_choice_first() {
-        turn.slice(n_lists, |turn| {
-            let record = turn.engine.scans.pop(scan);
-            record.map(|record| turn.process(record)).is_some()
+    call.engine.scans.collect(now);
+    let n_lists = call.engine.scans.n_pending();
+    for scan in call.engine.scans.last_choice_first() {
+        call.slice(n_lists, |call| {
+            let record = call.engine.scans.pop(scan);
+            record.map(|record| call.process(record)).is_some()
         });
     }
 }

@@ -7,24 +7,24 @@ use std::collections::{HashSet, VecDeque};
 
 use fodo_data::{Text, Value};
 
+use crate::engine::Waiter;
 use crate::limit::{EVENTS_PENDING_MAX, PUTS_PENDING_MAX};
-use crate::link::When;
+use crate::link::TriggerCondition;
 use crate::step::Broken;
-use crate::turn::Waiter;
 
 /// Work that is deferred until the current chain is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deferred {
     /// The record is done: start its next queued request.
-    Next { record: u32 },
+    StartNextRequest { record: u32 },
     /// RPRO: the record received a put while it was active.
     Reprocess { record: u32 },
     /// The target of a CP or CPP link changed.
-    Follow { record: u32, when: When },
+    Follow { record: u32, when: TriggerCondition },
     /// An output through a channel (CA) to a record of this database; `waiter` waits for all processing that it starts.
     Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
     /// All processing that a record started as a [`Waiter`] has ended.
-    Written { record: u32, number: u8 },
+    PutDone { record: u32, number: u8 },
     /// Completes at once a record that waits.
     Abort { record: u32 },
     /// Async Soft Channel processes the record that its link reads.
@@ -43,7 +43,7 @@ pub(crate) enum Deferred {
 #[derive(Debug, Default)]
 pub(crate) struct DeferredQueue {
     queue: VecDeque<Deferred>,
-    follows: HashSet<(u32, When)>,
+    follows: HashSet<(u32, TriggerCondition)>,
     n_events: usize,
     /// Whether events were dropped since the queue last had none.
     are_events_dropped: bool,
@@ -65,7 +65,7 @@ impl DeferredQueue {
     }
 
     /// Queues the processing of a record that follows a change, unless it is pending already.
-    pub(crate) fn follow(&mut self, record: u32, when: When) {
+    pub(crate) fn follow(&mut self, record: u32, when: TriggerCondition) {
         if self.follows.insert((record, when)) {
             self.queue.push_back(Deferred::Follow { record, when });
         }
@@ -120,16 +120,16 @@ mod tests {
     #[test]
     fn a_follow_is_pending_once_and_may_be_queued_again_when_it_is_taken() {
         let mut queue = DeferredQueue::default();
-        let follow = Deferred::Follow { record: 1, when: When::Always };
+        let follow = Deferred::Follow { record: 1, when: TriggerCondition::Always };
 
-        queue.follow(1, When::Always);
-        queue.push(Deferred::Next { record: 2 });
-        queue.follow(1, When::Always);
+        queue.follow(1, TriggerCondition::Always);
+        queue.push(Deferred::StartNextRequest { record: 2 });
+        queue.follow(1, TriggerCondition::Always);
         assert_eq!(queue.pop(), Some(follow.clone()));
-        queue.follow(1, When::Always);
+        queue.follow(1, TriggerCondition::Always);
 
         let rest: Vec<Deferred> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(rest, [Deferred::Next { record: 2 }, follow]);
+        assert_eq!(rest, [Deferred::StartNextRequest { record: 2 }, follow]);
     }
 
     #[test]

@@ -7,17 +7,17 @@ use crate::FieldRef;
 use crate::core::Name;
 
 /// A map with fields as keys.
-pub type ByField<V> = HashMap<FieldRef, V, BuildHasherDefault<OwnHasher>>;
+pub type FieldMap<V> = HashMap<FieldRef, V, BuildHasherDefault<TrustedKeyHasher>>;
 
 /// A map with record names as keys.
-pub(crate) type ByName<V> = HashMap<Name, V, BuildHasherDefault<OwnHasher>>;
+pub(crate) type NameMap<V> = HashMap<Name, V, BuildHasherDefault<TrustedKeyHasher>>;
 
 /// A fast hash for keys that only this program creates. A client only looks them up, so it cannot provoke collisions.
 /// A search or a new channel needs two or three lookups, and the standard library's hash takes three times as long.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OwnHasher(u64);
+pub struct TrustedKeyHasher(u64);
 
-impl OwnHasher {
+impl TrustedKeyHasher {
     fn add(&mut self, word: u64) {
         // Any odd number with as many ones as zeros and no pattern will do; this one is the square root of two.
         const MIXER: u64 = 0x6a09_e667_f3bc_c909;
@@ -26,7 +26,7 @@ impl OwnHasher {
     }
 }
 
-impl Hasher for OwnHasher {
+impl Hasher for TrustedKeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn n_places(keys: impl Iterator<Item = impl Hash>) -> usize {
-        let hasher = BuildHasherDefault::<OwnHasher>::default();
+        let hasher = BuildHasherDefault::<TrustedKeyHasher>::default();
         keys.map(|key| hasher.hash_one(key) & 0xffff).collect::<HashSet<u64>>().len()
     }
 

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::link::Inherit;
 
 /// An alarm that a link transfers.
-pub(crate) struct Raised {
+pub(crate) struct InheritedAlarm {
     pub(crate) status: u16,
     pub(crate) severity: u16,
     pub(crate) message: Text,
@@ -15,7 +15,7 @@ pub(crate) struct Raised {
 /// Raises an inherited alarm.
 ///
 /// Source: EPICS Base 7.0, recGblInheritSevr. That MSS copies the message too was observed with softIoc.
-pub(crate) fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
+pub(crate) fn inherit(common: &mut Common, how: Inherit, alarm: InheritedAlarm) {
     match how {
         Inherit::Not => {}
         Inherit::Invalid if alarm.severity < 3 => {}

@@ -4,10 +4,10 @@ use fodo_data::Text;
 
 use crate::common::{Common, row};
 use crate::database::Database;
+use crate::external::ExternalLinkStatus;
 use crate::field::Slot;
 use crate::interest;
 use crate::link::{Link, Target};
-use crate::outside::OutsideStatus;
 use crate::record::{TYPES, with};
 
 /// The names of all record types, the most common ones first.
@@ -17,24 +17,24 @@ pub fn record_types() -> impl Iterator<Item = &'static str> {
 
 /// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeadsTo {
+pub enum LinkTarget {
     /// A record of this database.
     Record(Text),
     /// A PV that is not in this database, but may be in another IOC.
-    Outside(OutsideStatus),
+    External(ExternalLinkStatus),
     /// None: the record does not have the field.
-    Nowhere,
+    Missing,
 }
 
 /// A link that is neither empty nor a constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkFacts {
+pub struct LinkInfo {
     /// The link field.
     pub field: &'static str,
     /// Name and modifiers.
     pub text: Text,
     /// The target.
-    pub leads_to: LeadsTo,
+    pub target: LinkTarget,
 }
 
 impl Database {
@@ -71,7 +71,7 @@ impl Database {
     }
 
     /// The links of a record or alias that have a name, not a constant or an address.
-    pub fn links(&self, record: &str) -> Vec<LinkFacts> {
+    pub fn links(&self, record: &str) -> Vec<LinkInfo> {
         let core = self.core();
         let Some(cell) = core.index.get(record.as_bytes()).and_then(|number| core.cell(*number)) else {
             return Vec::new();
@@ -85,13 +85,13 @@ impl Database {
                 _ => None,
             });
             let Some(link) = link.flatten().filter(|link| link.name().is_some()) else { continue };
-            let leads_to = match link.target() {
+            let target = match link.target() {
                 Target::Field { record, .. } => {
-                    core.names.get(record as usize).map_or(LeadsTo::Nowhere, |name| LeadsTo::Record(name.clone()))
+                    core.names.get(record as usize).map_or(LinkTarget::Missing, |name| LinkTarget::Record(name.clone()))
                 }
-                _ => link.outside().map_or(LeadsTo::Nowhere, |outside| LeadsTo::Outside(outside.status())),
+                _ => link.external().map_or(LinkTarget::Missing, |external| LinkTarget::External(external.status())),
             };
-            found.push(LinkFacts { field: row.name, text: link.text(), leads_to });
+            found.push(LinkInfo { field: row.name, text: link.text(), target });
         }
         found
     }

@@ -13,12 +13,12 @@ pub(crate) enum Json {
     Text(String),
     List(Vec<Json>),
     /// In the order of the text; names may be repeated.
-    Map(Vec<Entry>),
+    Map(Vec<JsonMember>),
 }
 
 /// One member of a map.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct JsonMember {
     pub(crate) name: String,
     /// Where the name starts, in bytes.
     pub(crate) at: usize,
@@ -35,7 +35,7 @@ pub(crate) struct JsonError {
 
 /// Parses a text that is exactly one value.
 pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = JsonParser { text, at: 0 };
     let value = reader.value(0)?;
     reader.blanks()?;
     match reader.peek() {
@@ -44,12 +44,12 @@ pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
     }
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonParser<'a> {
     fn error(&self, what: &'static str) -> JsonError {
         JsonError { at: self.at, what }
     }
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
                 return Err(self.error("expected ':'"));
             }
             let value = self.value(depth + 1)?;
-            entries.push(Entry { name, at, value });
+            entries.push(JsonMember { name, at, value });
             self.blanks()?;
             if !self.takes(',') && self.peek() != Some('}') {
                 return Err(self.error("expected ',' or '}'"));
@@ -254,7 +254,7 @@ mod tests {
 
         let (Json::Map(plain), Json::Map(loose)) = (plain, loose) else { panic!("no maps") };
         let values =
-            |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name, entry.value)).collect::<Vec<_>>();
+            |entries: Vec<JsonMember>| entries.into_iter().map(|entry| (entry.name, entry.value)).collect::<Vec<_>>();
         assert_eq!(values(plain), values(loose));
         assert_eq!(read("-0x10"), Ok(Json::Whole(-16)));
         assert!(read("-0x-8000000000000000").is_err());

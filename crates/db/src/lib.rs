@@ -3,31 +3,32 @@
 //! [`Database`] is a state machine: its inputs are puts and the time, its outputs are posts and completions.
 #![forbid(unsafe_code)]
 
-mod along;
 mod breaktable;
 mod calc;
 mod common;
 mod core;
 mod database;
 mod deferred;
+mod engine;
+mod external;
 mod field;
 mod filter;
 mod hash;
 mod inherit;
 mod inspect;
 mod interest;
-mod jlink;
 mod json;
+mod json_link;
 mod limit;
-mod line;
 mod link;
+mod link_access;
 mod load;
 mod menu;
 mod meta;
-mod outside;
 mod post;
 mod put;
 mod record;
+mod request_queue;
 mod routine;
 mod scan;
 mod scan_menu;
@@ -37,7 +38,6 @@ mod state;
 mod step;
 mod strftime;
 mod timers;
-mod turn;
 
 use std::fmt;
 
@@ -45,18 +45,18 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
 pub use crate::load::unescaped;
 pub use database::Database;
-pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
-pub use hash::{ByField, OwnHasher};
-pub use inspect::{LeadsTo, LinkFacts, record_types};
+pub use external::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
+pub use filter::{Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat};
+pub use hash::{FieldMap, TrustedKeyHasher};
+pub use inspect::{LinkInfo, LinkTarget, record_types};
 pub use load::{
     ExpandedTemplate, InertRecords, Instance, LoadError, Loader, MacroError, Macros, Omitted, OpenFile, RestoreError,
-    TemplateSet, Undefined, closest, expand, instances, template_sets,
+    TemplateStatement, UndefinedMacros, closest_match, expand, instances, template_sets,
 };
-pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use record::array::KINDS;
-pub use routine::{ArrayCall, ArrayElement, Call, RoutineFailed};
+pub use routine::{ASubCall, ArrayElement, RoutineFailed, SubCall};
 pub use scan::ScanCounts;
-pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};
+pub use security::{Access, AccessDecision, AccessFile, AccessInput, AccessLevel, AccessSection, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};
 
@@ -69,7 +69,7 @@ pub struct FieldRef {
 
 /// The properties of a field that the server sends when a client connects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub struct FieldFacts {
     /// The kind of an element. Menus and devices are enums, links are texts.
     pub kind: Kind,
     /// The maximum number of elements.
@@ -128,18 +128,18 @@ pub enum Input {
         value: Value,
     },
     /// The client of a put has disconnected: the put is dropped if it is still queued.
-    GiveUp {
+    CancelPut {
         /// The field.
         field: FieldRef,
         /// The put's identifier.
         put: PutId,
     },
     /// The state of a link to another IOC changed.
-    Outside {
-        /// The link, as in [`Event::Wanted`].
-        link: OutsideLink,
+    ExternalPv {
+        /// The link, as in [`Event::ExternalLinkAdded`].
+        link: ExternalLinkId,
         /// What changed.
-        news: News,
+        event: ExternalPvEvent,
     },
     /// Processes the records whose SCAN is Event and whose EVNT names this event.
     PostEvent {
@@ -182,28 +182,28 @@ pub enum Event {
         put: PutId,
     },
     /// The access security group (ASG) of a record changed.
-    Regrouped,
-    /// A link points to a PV that is not in this database. The caller reports its state with [`Input::Outside`].
-    Wanted {
+    AccessGroupChanged,
+    /// A link points to a PV that is not in this database. The caller reports its state with [`Input::ExternalPv`].
+    ExternalLinkAdded {
         /// Identifies the link from now on.
-        link: OutsideLink,
+        link: ExternalLinkId,
         /// The PV's name.
         name: Text,
         /// Whether the link reads or writes the PV.
-        usage: Use,
+        usage: LinkUsage,
     },
     /// A link no longer points to its PV.
-    Unwanted {
+    ExternalLinkRemoved {
         /// The link.
-        link: OutsideLink,
+        link: ExternalLinkId,
     },
     /// A link writes a value. A value that cannot be sent at once may be replaced by a later one.
-    Driven {
+    ExternalPut {
         /// The link.
-        link: OutsideLink,
+        link: ExternalLinkId,
         /// The value, of the PV's own kind, or the name of one of its states.
         value: Value,
-        /// Identifies the put in [`News::Written`], which reports its completion; `None`: no record waits for it.
+        /// Identifies the put in [`ExternalPvEvent::PutDone`], which reports its completion; `None`: no record waits for it.
         put: Option<u64>,
     },
     /// A queued put was rejected when it started.
@@ -239,7 +239,7 @@ pub enum PutError {
     Rejected(&'static str),
     /// The value is written, but the record could not read its input or write its output when it was processed. Only
     /// puts without a [`PutId`] report this, as in Base.
-    Unprocessed,
+    ProcessingFailed,
 }
 
 impl fmt::Display for PutError {
@@ -249,7 +249,7 @@ impl fmt::Display for PutError {
             PutError::Disabled => write!(f, "the record's DISP forbids puts"),
             PutError::Convert(error) => write!(f, "{error}"),
             PutError::Rejected(reason) => write!(f, "{reason}"),
-            PutError::Unprocessed => {
+            PutError::ProcessingFailed => {
                 write!(f, "the value is written, but the record could not read its input or write its output")
             }
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fodo_data::{Scalar, Text};
 
-use crate::Facts;
-use crate::filter::Chain;
-use crate::jlink::{self, JsonLink, Said};
+use crate::FieldFacts;
+use crate::external::ExternalPv;
+use crate::filter::FilterChain;
 use crate::json;
-use crate::outside::Outside;
+use crate::json_link::{self, JsonLink, JsonLinkOrConstant};
 
 /// A link field: 8 bytes when it is empty, else the text and the target on the heap.
 #[derive(Clone, Debug, Default)]
@@ -23,25 +23,25 @@ struct LinkBody {
     modifiers: Modifiers,
     /// The record and field name in the link; empty for other links.
     name: Text,
-    special: Option<Arc<Special>>,
+    extra: Option<Arc<LinkExtra>>,
 }
 
 /// What is needed to read or write through a link. It is copied out of the record, so that the record can be unlocked.
 #[derive(Clone, Debug)]
-pub(crate) struct Path {
+pub(crate) struct LinkAccess {
     pub(crate) target: Target,
-    pub(crate) special: Option<Arc<Special>>,
+    pub(crate) extra: Option<Arc<LinkExtra>>,
 }
 
 /// The properties of links that are not plain links to a field.
 #[derive(Debug)]
-pub(crate) enum Special {
+pub(crate) enum LinkExtra {
     /// The link reads through filters; `facts` are the properties of the filtered channel.
-    Filtered { chain: Chain, facts: Facts },
+    Filtered { chain: FilterChain, facts: FieldFacts },
     /// A JSON link without a target field.
     Json(JsonLink),
     /// The target is a PV that is not in this database.
-    Outside(Outside),
+    External(ExternalPv),
 }
 
 /// The value of a constant link.
@@ -60,7 +60,7 @@ pub(crate) enum Target {
     /// A field of a record of this database.
     Field { record: u32, field: u16, modifiers: Modifiers },
     /// A PV that is not in this database, but may be in another IOC.
-    Outside { is_time: bool },
+    External { is_time: bool },
     /// The link has no valid target: the record does not have the field, or the text is an address.
     Missing,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Trigger {
 
 /// When a change of a link's target processes the record that has the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum When {
+pub(crate) enum TriggerCondition {
     Always,
     IfPassive,
     /// If SCAN is I/O Intr and the record accepts this link field (by number) as trigger.
@@ -108,11 +108,11 @@ pub(crate) enum When {
 
 impl Modifiers {
     /// When changes of the link's target process its record; `None`: never. `field`: the link field.
-    pub(crate) fn follows(self, field: u16) -> Option<When> {
+    pub(crate) fn follows(self, field: u16) -> Option<TriggerCondition> {
         match self.trigger {
-            Trigger::Change => Some(When::Always),
-            Trigger::ChangeIfPassive => Some(When::IfPassive),
-            Trigger::ChangeIfInterrupt => Some(When::IfInterrupt(field)),
+            Trigger::Change => Some(TriggerCondition::Always),
+            Trigger::ChangeIfPassive => Some(TriggerCondition::IfPassive),
+            Trigger::ChangeIfInterrupt => Some(TriggerCondition::IfInterrupt(field)),
             Trigger::None | Trigger::Passive | Trigger::Channel => None,
         }
     }
@@ -134,7 +134,7 @@ pub(crate) struct Modifiers {
 
 /// The kind of a link field. It decides which modifiers are effective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum LinkKind {
     In,
     Out,
     Forward,
@@ -145,7 +145,7 @@ pub(crate) enum Side {
 
 /// A parsed link text, before records are looked up.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Parsed {
+pub(crate) enum ParsedLink {
     Empty,
     Constant(Constant),
     Name {
@@ -155,11 +155,11 @@ pub(crate) enum Parsed {
     /// `{...}` that is not a constant.
     Json(JsonLink),
     /// JSON that is not a valid link, and why.
-    Wrong(String),
+    Invalid(String),
     /// `@...`: an address for a device support.
     Address,
     /// `#...`: a hardware address, which no device support here accepts.
-    Unsupported,
+    HardwareAddress,
 }
 
 impl Link {
@@ -203,59 +203,59 @@ impl Link {
         self.0.as_ref().map_or(Modifiers::default(), |body| body.modifiers)
     }
 
-    /// Makes a link of a parsed text. A name has the target `Missing` until [`Link::lead_to`].
-    pub(crate) fn from_parsed(text: &str, parsed: &Parsed, side: Side) -> Link {
+    /// Makes a link of a parsed text. A name has the target `Missing` until [`Link::set_target`].
+    pub(crate) fn from_parsed(text: &str, parsed: &ParsedLink, link_kind: LinkKind) -> Link {
         let plain = LinkBody {
             text: text.trim().into(),
             target: Target::Missing,
             constant: None,
             modifiers: Modifiers::default(),
             name: Text::EMPTY,
-            special: None,
+            extra: None,
         };
         let body = match parsed {
-            Parsed::Empty => return Link::NONE,
-            Parsed::Constant(constant) => {
+            ParsedLink::Empty => return Link::NONE,
+            ParsedLink::Constant(constant) => {
                 LinkBody { target: Target::Constant, constant: Some(constant.clone()), ..plain }
             }
-            Parsed::Name { name, modifiers } => LinkBody {
-                text: canonical(name, *modifiers, side).into(),
+            ParsedLink::Name { name, modifiers } => LinkBody {
+                text: canonical(name, *modifiers, link_kind).into(),
                 modifiers: *modifiers,
                 name: name.as_str().into(),
                 ..plain
             },
-            Parsed::Json(link) => LinkBody { special: Some(Arc::new(Special::Json(link.clone()))), ..plain },
-            Parsed::Wrong(_) | Parsed::Address | Parsed::Unsupported => plain,
+            ParsedLink::Json(link) => LinkBody { extra: Some(Arc::new(LinkExtra::Json(link.clone()))), ..plain },
+            ParsedLink::Invalid(_) | ParsedLink::Address | ParsedLink::HardwareAddress => plain,
         };
         Link(Some(Box::new(body)))
     }
 
-    pub(crate) fn path(&self) -> Path {
-        Path { target: self.target(), special: self.special().cloned() }
+    pub(crate) fn access(&self) -> LinkAccess {
+        LinkAccess { target: self.target(), extra: self.extra().cloned() }
     }
 
     /// The properties of a link that is not a plain link to a field.
-    pub(crate) fn special(&self) -> Option<&Arc<Special>> {
-        self.0.as_ref().and_then(|body| body.special.as_ref())
+    pub(crate) fn extra(&self) -> Option<&Arc<LinkExtra>> {
+        self.0.as_ref().and_then(|body| body.extra.as_ref())
     }
 
     /// Makes the link read through filters.
-    pub(crate) fn filter(&mut self, chain: Chain, facts: Facts) {
+    pub(crate) fn filter(&mut self, chain: FilterChain, facts: FieldFacts) {
         if let Some(body) = &mut self.0 {
-            body.special = Some(Arc::new(Special::Filtered { chain, facts }));
+            body.extra = Some(Arc::new(LinkExtra::Filtered { chain, facts }));
         }
     }
 
     /// Sets a PV outside this database as the target.
-    pub(crate) fn lead_outside(&mut self, outside: Outside, is_time: bool) {
+    pub(crate) fn set_external(&mut self, external: ExternalPv, is_time: bool) {
         if let Some(body) = &mut self.0 {
-            body.target = Target::Outside { is_time };
-            body.special = Some(Arc::new(Special::Outside(outside)));
+            body.target = Target::External { is_time };
+            body.extra = Some(Arc::new(LinkExtra::External(external)));
         }
     }
 
     /// Sets the target.
-    pub(crate) fn lead_to(&mut self, target: Target) {
+    pub(crate) fn set_target(&mut self, target: Target) {
         if let Some(body) = &mut self.0 {
             body.target = target;
         }
@@ -263,7 +263,7 @@ impl Link {
 }
 
 /// The text of a link as clients read it back: the name and all modifiers.
-fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
+fn canonical(name: &str, modifiers: Modifiers, link_kind: LinkKind) -> String {
     let trigger = match modifiers.trigger {
         Trigger::None => " NPP",
         Trigger::Passive => " PP",
@@ -279,41 +279,41 @@ fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
         Inherit::Invalid => " MSI",
         Inherit::Status => " MSS",
     };
-    match side {
-        Side::Forward if modifiers.trigger == Trigger::Channel => format!("{name} CA"),
-        Side::Forward => name.to_owned(),
-        Side::In | Side::Out => format!("{name}{trigger}{inherit}"),
-        Side::PlainIn | Side::PlainOut => name.to_owned(),
+    match link_kind {
+        LinkKind::Forward if modifiers.trigger == Trigger::Channel => format!("{name} CA"),
+        LinkKind::Forward => name.to_owned(),
+        LinkKind::In | LinkKind::Out => format!("{name}{trigger}{inherit}"),
+        LinkKind::PlainIn | LinkKind::PlainOut => name.to_owned(),
     }
 }
 
 /// Parses a link text. Any text that is not a number, constant, JSON or address is a name.
-pub(crate) fn parse(text: &str, side: Side) -> Parsed {
+pub(crate) fn parse(text: &str, link_kind: LinkKind) -> ParsedLink {
     let text = text.trim();
     if text.is_empty() {
-        return Parsed::Empty;
+        return ParsedLink::Empty;
     }
-    if matches!(side, Side::PlainIn | Side::PlainOut) {
-        return Parsed::Name { name: text.to_owned(), modifiers: modifiers("", side) };
+    if matches!(link_kind, LinkKind::PlainIn | LinkKind::PlainOut) {
+        return ParsedLink::Name { name: text.to_owned(), modifiers: modifiers("", link_kind) };
     }
     if text.starts_with('@') {
-        return Parsed::Address;
+        return ParsedLink::Address;
     }
     if text.starts_with('#') {
-        return Parsed::Unsupported;
+        return ParsedLink::HardwareAddress;
     }
     if text.starts_with(['{', '[']) {
-        return parse_json(text, side).unwrap_or_else(Parsed::Wrong);
+        return parse_json(text, link_kind).unwrap_or_else(ParsedLink::Invalid);
     }
     if let Some(number) = number(text) {
-        return Parsed::Constant(Constant::One(number));
+        return ParsedLink::Constant(Constant::One(number));
     }
     let (name, words) = text.split_once(' ').unwrap_or((text, ""));
-    Parsed::Name { name: name.to_owned(), modifiers: modifiers(words, side) }
+    ParsedLink::Name { name: name.to_owned(), modifiers: modifiers(words, link_kind) }
 }
 
 /// Base searches for the modifiers anywhere after the name, so `PPMS` is PP and MS.
-fn modifiers(words: &str, side: Side) -> Modifiers {
+fn modifiers(words: &str, link_kind: LinkKind) -> Modifiers {
     let trigger = if words.contains("NPP") {
         Trigger::None
     } else if words.contains("CPP") {
@@ -338,16 +338,16 @@ fn modifiers(words: &str, side: Side) -> Modifiers {
     } else {
         Inherit::Not
     };
-    match side {
-        Side::In => Modifiers { trigger, inherit, is_time: false },
-        Side::PlainIn => Modifiers { trigger: Trigger::ChangeIfInterrupt, ..Modifiers::default() },
-        Side::PlainOut => Modifiers { trigger: Trigger::Channel, ..Modifiers::default() },
+    match link_kind {
+        LinkKind::In => Modifiers { trigger, inherit, is_time: false },
+        LinkKind::PlainIn => Modifiers { trigger: Trigger::ChangeIfInterrupt, ..Modifiers::default() },
+        LinkKind::PlainOut => Modifiers { trigger: Trigger::Channel, ..Modifiers::default() },
         // CP and CPP have no effect on an output.
-        Side::Out if matches!(trigger, Trigger::Change | Trigger::ChangeIfPassive) => {
+        LinkKind::Out if matches!(trigger, Trigger::Change | Trigger::ChangeIfPassive) => {
             Modifiers { trigger: Trigger::None, inherit, is_time: false }
         }
-        Side::Out => Modifiers { trigger, inherit, is_time: false },
-        Side::Forward => Modifiers {
+        LinkKind::Out => Modifiers { trigger, inherit, is_time: false },
+        LinkKind::Forward => Modifiers {
             trigger: if trigger == Trigger::Channel { trigger } else { Trigger::None },
             inherit: Inherit::Not,
             is_time: false,
@@ -368,18 +368,18 @@ fn number(text: &str) -> Option<Scalar> {
 }
 
 /// A list of constants, or a JSON link.
-fn parse_json(text: &str, side: Side) -> Result<Parsed, String> {
+fn parse_json(text: &str, link_kind: LinkKind) -> Result<ParsedLink, String> {
     let json = json::read(text).map_err(|error| format!("{} at character {}", error.what, error.at + 1))?;
-    if side == Side::Forward {
+    if link_kind == LinkKind::Forward {
         return Err("a forward link cannot be JSON; it needs the name of a record".into());
     }
     if text.starts_with('[') {
-        let constant = jlink::constant(&json).ok_or("a constant list must contain only numbers or only texts")?;
-        return Ok(Parsed::Constant(constant));
+        let constant = json_link::constant(&json).ok_or("a constant list must contain only numbers or only texts")?;
+        return Ok(ParsedLink::Constant(constant));
     }
-    Ok(match jlink::said(&json, side == Side::Out)? {
-        Said::Constant(constant) => Parsed::Constant(constant),
-        Said::Link(link) => Parsed::Json(link),
+    Ok(match json_link::parse(&json, link_kind == LinkKind::Out)? {
+        JsonLinkOrConstant::Constant(constant) => ParsedLink::Constant(constant),
+        JsonLinkOrConstant::Link(link) => ParsedLink::Json(link),
     })
 }
 
@@ -387,9 +387,9 @@ fn parse_json(text: &str, side: Side) -> Result<Parsed, String> {
 mod tests {
     use super::*;
 
-    fn named(text: &str, side: Side) -> (String, Modifiers) {
-        match parse(text, side) {
-            Parsed::Name { name, modifiers } => (name, modifiers),
+    fn named(text: &str, link_kind: LinkKind) -> (String, Modifiers) {
+        match parse(text, link_kind) {
+            ParsedLink::Name { name, modifiers } => (name, modifiers),
             other => panic!("{text} is {other:?}"),
         }
     }
@@ -401,41 +401,44 @@ mod tests {
 
     #[test]
     fn modifiers_are_found_anywhere_after_the_name() {
-        let (name, modifiers) = named("P:a.VAL  PP MSS", Side::In);
+        let (name, modifiers) = named("P:a.VAL  PP MSS", LinkKind::In);
 
         assert_eq!(name, "P:a.VAL");
         assert_eq!(modifiers, Modifiers { trigger: Trigger::Passive, inherit: Inherit::Status, is_time: false });
-        assert_eq!(named("a CPP", Side::In).1.trigger, Trigger::ChangeIfPassive);
-        assert_eq!(named("a CP", Side::Out).1.trigger, Trigger::None);
-        assert_eq!(named("a PP MS", Side::Forward).1, Modifiers::default());
+        assert_eq!(named("a CPP", LinkKind::In).1.trigger, Trigger::ChangeIfPassive);
+        assert_eq!(named("a CP", LinkKind::Out).1.trigger, Trigger::None);
+        assert_eq!(named("a PP MS", LinkKind::Forward).1, Modifiers::default());
     }
 
     #[test]
     fn numbers_texts_and_lists_are_constants() {
-        assert_eq!(parse("1.5", Side::In), Parsed::Constant(Constant::One(Scalar::F64(1.5))));
-        assert_eq!(parse(" 0x10 ", Side::In), Parsed::Constant(Constant::One(Scalar::I64(16))));
-        assert_eq!(parse("[1, 2]", Side::In), Parsed::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)])));
-        assert_eq!(parse("[1, 2.5]", Side::In), parse("{const:[1.0,2.5]}", Side::In));
-        assert!(matches!(parse("[\"a\", 1]", Side::In), Parsed::Wrong(_)));
-        assert_eq!(parse("  ", Side::In), Parsed::Empty);
+        assert_eq!(parse("1.5", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::F64(1.5))));
+        assert_eq!(parse(" 0x10 ", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::I64(16))));
+        assert_eq!(
+            parse("[1, 2]", LinkKind::In),
+            ParsedLink::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)]))
+        );
+        assert_eq!(parse("[1, 2.5]", LinkKind::In), parse("{const:[1.0,2.5]}", LinkKind::In));
+        assert!(matches!(parse("[\"a\", 1]", LinkKind::In), ParsedLink::Invalid(_)));
+        assert_eq!(parse("  ", LinkKind::In), ParsedLink::Empty);
     }
 
     #[test]
     fn a_plain_link_is_a_name_whatever_it_looks_like() {
-        assert_eq!(named("12", Side::PlainIn).0, "12");
-        assert_eq!(named("a.B", Side::PlainOut).1.trigger, Trigger::Channel);
-        assert_eq!(named("a", Side::PlainIn).1.follows(7), Some(When::IfInterrupt(7)));
-        let link = Link::from_parsed("a.B", &parse("a.B", Side::PlainOut), Side::PlainOut);
+        assert_eq!(named("12", LinkKind::PlainIn).0, "12");
+        assert_eq!(named("a.B", LinkKind::PlainOut).1.trigger, Trigger::Channel);
+        assert_eq!(named("a", LinkKind::PlainIn).1.follows(7), Some(TriggerCondition::IfInterrupt(7)));
+        let link = Link::from_parsed("a.B", &parse("a.B", LinkKind::PlainOut), LinkKind::PlainOut);
         assert_eq!(link.text(), "a.B".into());
     }
 
     #[test]
     fn a_link_reads_back_with_all_its_modifiers() {
-        let link = |text, side| Link::from_parsed(text, &parse(text, side), side).text();
+        let link = |text, link_kind| Link::from_parsed(text, &parse(text, link_kind), link_kind).text();
 
-        assert_eq!(link("rec", Side::In), "rec NPP NMS".into());
-        assert_eq!(link("rec.A PP MS", Side::Out), "rec.A PP MS".into());
-        assert_eq!(link("rec PP", Side::Forward), "rec".into());
-        assert_eq!(link("3", Side::In), "3".into());
+        assert_eq!(link("rec", LinkKind::In), "rec NPP NMS".into());
+        assert_eq!(link("rec.A PP MS", LinkKind::Out), "rec.A PP MS".into());
+        assert_eq!(link("rec PP", LinkKind::Forward), "rec".into());
+        assert_eq!(link("3", LinkKind::In), "3".into());
     }
 }

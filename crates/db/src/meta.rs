@@ -7,7 +7,7 @@ use crate::field::{Dbf, FieldInfo};
 const NO_LIMITS: Limits = Limits { low: f64::NAN, high: f64::NAN };
 
 /// The metadata of a field if its record type sets none: zeros, and NaN as alarm limits.
-pub(crate) fn nothing() -> Meta {
+pub(crate) fn empty() -> Meta {
     Meta { alarm: NO_LIMITS, warning: NO_LIMITS, ..Meta::default() }
 }
 

@@ -4,9 +4,9 @@ use fodo_data::{EventMask, Reading, Value};
 
 use crate::common::{Common, Follower};
 use crate::deferred::DeferredQueue;
-use crate::filter::Moment;
+use crate::filter::FilterContext;
 use crate::record::Record;
-use crate::site::Nowhere;
+use crate::site::DefaultSite;
 use crate::{Event, FieldRef};
 
 /// The bit of a field number that selects the long string form (`FIELD$`).
@@ -30,16 +30,18 @@ pub(crate) struct Posts<'a> {
 impl Posts<'_> {
     /// Posts a change of a field, with its present reading, and queues its followers.
     pub(crate) fn post(&mut self, record: &mut dyn Record, field: u16, mask: EventMask) {
-        let Some(watchers) = record.common().watchers.as_deref() else { return };
-        let is_plain = watchers.posted.contains(&field);
-        let is_long = watchers.posted.contains(&(field | LONG_STRING));
-        let is_gated = !watchers.gates.is_empty();
+        let Some(subscriptions) = record.common().subscriptions.as_deref() else { return };
+        let is_plain = subscriptions.posted_fields.contains(&field);
+        let is_long = subscriptions.posted_fields.contains(&(field | LONG_STRING));
+        let is_filtered = !subscriptions.filtered_followers.is_empty();
         if mask.meets(EventMask::VALUE | EventMask::ALARM) {
-            for follower in watchers.followers.iter().filter(|follower| follower.field == field && !follower.is_gated) {
+            for follower in
+                subscriptions.followers.iter().filter(|follower| follower.field == field && !follower.is_filtered)
+            {
                 self.deferred.follow(follower.record, follower.when);
             }
-            if is_gated {
-                through_gates(record, field, mask, false, |follower| {
+            if is_filtered {
+                filter_followers(record, field, mask, false, |follower| {
                     self.deferred.follow(follower.record, follower.when)
                 });
             }
@@ -54,8 +56,8 @@ impl Posts<'_> {
 
     /// Posts to the subscribers of any field of the record.
     pub(crate) fn post_all(&mut self, record: &mut dyn Record, mask: EventMask) {
-        let Some(watchers) = record.common().watchers.as_deref() else { return };
-        for field in watchers.posted.clone() {
+        let Some(subscriptions) = record.common().subscriptions.as_deref() else { return };
+        for field in subscriptions.posted_fields.clone() {
             self.emit(record, field, mask);
         }
     }
@@ -101,9 +103,9 @@ impl Posts<'_> {
     }
 }
 
-/// Calls `passed` for every follower of the field whose filters pass the change. `is_new`: only gates that are not
+/// Calls `passed` for every follower of the field whose filters pass the change. `is_new`: only followers that are not
 /// primed, else only primed ones.
-fn through_gates(
+fn filter_followers(
     record: &mut dyn Record,
     field: u16,
     mask: EventMask,
@@ -115,24 +117,27 @@ fn through_gates(
     let reading = reading(record, field);
     let common = record.common();
     // Only whether the change passes matters here; the filtered value is not used, so the site is not needed.
-    let moment = Moment { now: common.time, user_tag: common.user_tag, site: &Nowhere };
-    let gates = common.watchers.iter_mut().flat_map(|watchers| &mut watchers.gates);
-    for gate in gates.filter(|gate| gate.follower.field == field && gate.is_primed != is_new) {
-        gate.is_primed = true;
-        if gate.chain.update(mask, reading.clone(), &moment).is_some() {
-            passed(&gate.follower);
+    let moment = FilterContext { now: common.time, user_tag: common.user_tag, site: &DefaultSite };
+    let filtered_followers =
+        common.subscriptions.iter_mut().flat_map(|subscriptions| &mut subscriptions.filtered_followers);
+    for filtered in
+        filtered_followers.filter(|filtered| filtered.follower.field == field && filtered.is_primed != is_new)
+    {
+        filtered.is_primed = true;
+        if filtered.chain.update(mask, reading.clone(), &moment).is_some() {
+            passed(&filtered.follower);
         }
     }
 }
 
 /// Passes the first value to the filters of new followers.
-pub(crate) fn prime(record: &mut dyn Record) {
+pub(crate) fn prime_filters(record: &mut dyn Record) {
     let new = |record: &mut dyn Record| {
-        let gates = &record.common().watchers.as_deref()?.gates;
-        gates.iter().find(|gate| !gate.is_primed).map(|gate| gate.follower.field)
+        let filtered_followers = &record.common().subscriptions.as_deref()?.filtered_followers;
+        filtered_followers.iter().find(|filtered| !filtered.is_primed).map(|filtered| filtered.follower.field)
     };
     while let Some(field) = new(record) {
-        through_gates(record, field, EventMask::VALUE | EventMask::ALARM, true, |_| {});
+        filter_followers(record, field, EventMask::VALUE | EventMask::ALARM, true, |_| {});
     }
 }
 

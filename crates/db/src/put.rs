@@ -3,14 +3,14 @@
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
+use crate::engine::EngineCall;
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
-use crate::link::{Parsed, Side, Target, parse};
-use crate::post::{LONG_STRING, Posts, RTYP, prime};
+use crate::link::{LinkKind, ParsedLink, Target, parse};
+use crate::post::{LONG_STRING, Posts, RTYP, prime_filters};
 use crate::record::device::Device;
 use crate::record::{CHANGED, Record, number_of, with};
 use crate::scan::Scans;
-use crate::step::Entry;
-use crate::turn::Turn;
+use crate::step::ProcessCause;
 use crate::{Event, FieldRef, PutError};
 
 const DISP: u16 = Common::at("DISP");
@@ -19,7 +19,7 @@ const ACKS: u16 = Common::at("ACKS");
 const ACKT: u16 = Common::at("ACKT");
 const ASG: u16 = Common::at("ASG");
 
-impl Turn<'_> {
+impl EngineCall<'_> {
     /// A client's put. Rejected if DISP is set. Processes the record if the field is PP or PROC.
     ///
     /// Source: EPICS Base 7.0, dbPutField.
@@ -32,7 +32,7 @@ impl Turn<'_> {
         }
         // DISP is checked before the value is converted. For a simple put, `write` does it, to lock the record once.
         let is_simple = is_own(&value, row) && !row.has(SPECIAL) && !row.dbf.is_link();
-        let is_disabled = |body: &mut dyn Record| Writer::Client.is_disabled(body, number);
+        let is_disabled = |body: &mut dyn Record| PutOrigin::Client.is_disabled(body, number);
         if !is_simple && self.with(record, |body, _| is_disabled(body)) == Some(true) {
             return Err(PutError::Disabled);
         }
@@ -40,14 +40,14 @@ impl Turn<'_> {
         if row.dbf.is_link() {
             return self.put_link(record, number, row, &value);
         }
-        self.write(record, number, value, Writer::Client)?;
+        self.write(record, number, value, PutOrigin::Client)?;
         let n_failed = self.n_failed;
-        self.process_wanted(record, number == PROC, row.has(PP));
+        self.process_for_put(record, number == PROC, row.has(PP));
         // A put with completion succeeds even if processing failed, as in Base.
         let has_failed = self.n_failed != n_failed
             && self.waiters.is_empty()
             && self.with(record, |body, _| body.common().has_failed) == Some(true);
-        if has_failed { Err(PutError::Unprocessed) } else { Ok(()) }
+        if has_failed { Err(PutError::ProcessingFailed) } else { Ok(()) }
     }
 
     /// Restores a saved value before the start, without processing. The queued work and the scan lists are reset, since
@@ -58,7 +58,7 @@ impl Turn<'_> {
         if self.engine.is_started || self.core.is_link(record, number) {
             return Err(PutError::Rejected("only fields that are not links can be restored, and only before iocInit"));
         }
-        let result = self.write(record, number, value, Writer::Record);
+        let result = self.write(record, number, value, PutOrigin::Record);
         self.engine.deferred.clear();
         self.engine.scans = Scans::new(&self.core.scan_menu);
         result
@@ -66,16 +66,16 @@ impl Turn<'_> {
 
     /// Processes a record for a put: always, or if it is passive. An active record is processed once more when it is
     /// done.
-    pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
+    pub(crate) fn process_for_put(&mut self, record: u32, always: bool, if_passive: bool) {
         if always || if_passive {
-            self.run(record, Entry::Wanted { always });
+            self.run(record, ProcessCause::Put { always });
         }
     }
 
     /// Sets a field to a value: converts it, calls the record's hook, posts. Does not process the record.
     ///
     /// Source: EPICS Base 7.0, dbPut.
-    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value, writer: Writer) -> Result<(), PutError> {
+    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value, origin: PutOrigin) -> Result<(), PutError> {
         let core = self.core;
         let Some(cell) = core.cell(record) else { return Err(PutError::ReadOnly) };
         let Some(row) = row(cell.record_type().rows, field) else { return Err(PutError::ReadOnly) };
@@ -96,7 +96,7 @@ impl Turn<'_> {
             return Ok(());
         }
         if row.name == "SIMM" {
-            with(cell, keep_simulation_mode);
+            with(cell, save_simulation_mode);
         }
         let is_taken = row.dbf == Dbf::Array || is_own(&value, row);
         let value = match if is_taken { Ok(value) } else { core.to_field(record, field, &value) } {
@@ -112,12 +112,12 @@ impl Turn<'_> {
         // Most fields have no hook, so the record is locked only once.
         let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
         let set = self.with(record, |body, posts| {
-            if writer.is_disabled(body, field) {
+            if origin.is_disabled(body, field) {
                 return Err(PutError::Disabled);
             }
-            let before = Before { scan: body.common().scan, property: property(body, field, row) };
+            let before = StateBefore { scan: body.common().scan, property: property(body, field, row) };
             set(body, field, row, value)?;
-            let scan = (!is_told).then(|| settle(body, posts, field, row, &before));
+            let scan = (!is_told).then(|| post_change(body, posts, field, row, &before));
             Ok((before, scan))
         });
         let Some((before, scan)) = set.transpose()? else { return Ok(()) };
@@ -125,14 +125,14 @@ impl Turn<'_> {
             Some(scan) => Some(scan),
             None => {
                 cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
-                self.with(record, |body, posts| settle(body, posts, field, row, &before))
+                self.with(record, |body, posts| post_change(body, posts, field, row, &before))
             }
         };
         if row.has(SCAN) || scan != Some(before.scan) {
             self.rescan(record, before.scan);
         }
         if field == ASG {
-            self.events.push(Event::Regrouped);
+            self.events.push(Event::AccessGroupChanged);
         }
         Ok(())
     }
@@ -145,29 +145,29 @@ impl Turn<'_> {
             None => Text::EMPTY,
         };
         let text = text.to_str();
-        let side = side(row);
-        let parsed = parse(&text, side);
-        if parsed == Parsed::Unsupported {
+        let link_kind = link_kind(row);
+        let parsed = parse(&text, link_kind);
+        if parsed == ParsedLink::HardwareAddress {
             return Err(PutError::Rejected("no device support accepts this address"));
         }
-        if matches!(parsed, Parsed::Wrong(_)) {
+        if matches!(parsed, ParsedLink::Invalid(_)) {
             return Err(PutError::Rejected("invalid JSON link"));
         }
         let core = self.core;
-        let link = crate::link::Link::from_parsed(&text, &parsed, side);
+        let link = crate::link::Link::from_parsed(&text, &parsed, link_kind);
         let is_device_link = matches!(row.name, "INP" | "OUT");
         let checked = self.with(record, |body, _| match is_device_link {
             true => Device::of(body).check(body.record_type().name, &link),
-            false if parsed == Parsed::Address => Err("no device support accepts this address"),
+            false if parsed == ParsedLink::Address => Err("no device support accepts this address"),
             false => Ok(()),
         });
         checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
-        core.unfollow(record, field);
-        self.leave_outside(record, field);
+        core.unregister_follower(record, field);
+        self.release_external(record, field);
         let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
         if let Target::Field { record: followed, .. } = link.target() {
-            self.with(followed, |body, _| prime(body));
+            self.with(followed, |body, _| prime_filters(body));
         }
         let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
@@ -176,7 +176,7 @@ impl Turn<'_> {
             }
             posts.post(body, field, CHANGED);
         });
-        self.tell_wanted();
+        self.report_external_links();
         if row.has(SPECIAL)
             && let Some(cell) = core.cell(record)
         {
@@ -219,16 +219,16 @@ impl Turn<'_> {
 
 /// The origin of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub(crate) enum PutOrigin {
     /// A client, which DISP blocks.
     Client,
     /// A link, or the restore of a saved value.
     Record,
 }
 
-impl Writer {
+impl PutOrigin {
     fn is_disabled(self, body: &mut dyn Record, field: u16) -> bool {
-        self == Writer::Client && field != DISP && body.common().puts_disabled != 0
+        self == PutOrigin::Client && field != DISP && body.common().puts_disabled != 0
     }
 }
 
@@ -238,7 +238,7 @@ fn is_own(value: &Value, row: &FieldInfo) -> bool {
 }
 
 /// The state of a record before one of its fields is set.
-struct Before {
+struct StateBefore {
     scan: u16,
     /// The field's value, if a change of the field is a change of properties.
     property: Option<Value>,
@@ -250,7 +250,7 @@ fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value>
 }
 
 /// Posts the new value of a field. Returns the present SCAN.
-fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &Before) -> u16 {
+fn post_change(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &StateBefore) -> u16 {
     let is_value = field == body.record_type().value;
     if is_value {
         body.common().undefined = 0;
@@ -265,18 +265,18 @@ fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo,
 }
 
 /// The kind of a link field.
-pub(crate) fn side(row: &FieldInfo) -> Side {
+pub(crate) fn link_kind(row: &FieldInfo) -> LinkKind {
     match row.dbf {
-        Dbf::OutLink if row.has(PLAIN) => Side::PlainOut,
-        Dbf::InLink if row.has(PLAIN) => Side::PlainIn,
-        Dbf::OutLink => Side::Out,
-        Dbf::FwdLink => Side::Forward,
-        _ => Side::In,
+        Dbf::OutLink if row.has(PLAIN) => LinkKind::PlainOut,
+        Dbf::InLink if row.has(PLAIN) => LinkKind::PlainIn,
+        Dbf::OutLink => LinkKind::Out,
+        Dbf::FwdLink => LinkKind::Forward,
+        _ => LinkKind::In,
     }
 }
 
 /// Saves SIMM in OLDSIMM before a put to SIMM, if SSCN is set: the change decides whether SCAN changes.
-fn keep_simulation_mode(body: &mut dyn Record) {
+fn save_simulation_mode(body: &mut dyn Record) {
     let number = |body: &mut dyn Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())

@@ -16,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 39;
 
 /// The arguments of a routine of a sub record.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct SubCall<'a> {
     /// The inputs A to U; changes are kept and posted.
     pub args: &'a mut [f64; N_ARGS],
     /// VAL: the last value; the routine sets the new one.
@@ -25,13 +25,13 @@ pub struct Call<'a> {
 
 /// The arguments of a routine of an aSub record. Inputs and outputs have the letters `'A'` to `'U'`.
 #[derive(Debug)]
-pub struct ArrayCall<'a> {
+pub struct ASubCall<'a> {
     pub(crate) inputs: &'a [Array; N_ARRAYS],
     pub(crate) outputs: &'a mut [Array; N_ARRAYS],
     pub(crate) output_capacities: &'a [u32; N_ARRAYS],
 }
 
-impl ArrayCall<'_> {
+impl ASubCall<'_> {
     /// The elements of an input; their number is in NEA for `'A'`.
     ///
     /// Fails if `T` is not the type in FTA, or if the letter is invalid.
@@ -135,13 +135,13 @@ impl ArrayElement for Text {
 pub struct RoutineFailed;
 
 /// A routine of sub records.
-pub(crate) type Routine = Arc<dyn Fn(Call<'_>) -> Result<(), RoutineFailed> + Send + Sync>;
+pub(crate) type Routine = Arc<dyn Fn(SubCall<'_>) -> Result<(), RoutineFailed> + Send + Sync>;
 
 /// A routine of aSub records.
 #[derive(Clone)]
 pub(crate) struct ArrayRoutine(Arc<ArrayFn>);
 
-type ArrayFn = dyn Fn(&mut ArrayCall<'_>) -> Result<i32, RoutineFailed> + Send + Sync;
+type ArrayFn = dyn Fn(&mut ASubCall<'_>) -> Result<i32, RoutineFailed> + Send + Sync;
 
 impl fmt::Debug for ArrayRoutine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,7 +151,7 @@ impl fmt::Debug for ArrayRoutine {
 
 impl ArrayRoutine {
     /// Calls the routine. Returns the new VAL.
-    pub(crate) fn call(&self, call: &mut ArrayCall<'_>) -> i32 {
+    pub(crate) fn call(&self, call: &mut ASubCall<'_>) -> i32 {
         const FAILED: i32 = -1;
         // After a panic the arrays are valid, whichever of them the routine has set.
         let result = catch_unwind(AssertUnwindSafe(|| (self.0)(call)));
@@ -160,7 +160,7 @@ impl ArrayRoutine {
 }
 
 /// Calls a routine. A panic counts as failure: the record goes into alarm, and the database keeps running.
-pub(crate) fn call(routine: &Routine, call: Call<'_>) -> Result<(), RoutineFailed> {
+pub(crate) fn call(routine: &Routine, call: SubCall<'_>) -> Result<(), RoutineFailed> {
     // After a panic the arguments are valid: they are numbers, and every number is valid.
     catch_unwind(AssertUnwindSafe(|| routine(call))).unwrap_or(Err(RoutineFailed))
 }

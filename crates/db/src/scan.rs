@@ -33,16 +33,16 @@ pub struct ScanCounts {
 
 /// The fields that determine a record's scan list and its position there.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScanPosition {
     scan: u16,
     phase: i16,
     priority: u16,
     event: Text,
 }
 
-impl Place {
-    pub(crate) fn of(common: &Common) -> Place {
-        Place { scan: common.scan, phase: common.phase, priority: common.priority, event: common.event.clone() }
+impl ScanPosition {
+    pub(crate) fn of(common: &Common) -> ScanPosition {
+        ScanPosition { scan: common.scan, phase: common.phase, priority: common.priority, event: common.event.clone() }
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn event_name(text: &Text) -> Option<Text> {
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// By the index of the choice of SCAN.
-    lists: Vec<List>,
+    lists: Vec<ScanList>,
     /// Records by event name; each list sorted by priority, highest first, then by phase.
     events: HashMap<Text, Vec<(EventOrder, u32)>>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Scans {
 type EventOrder = (Reverse<u16>, i16);
 
 #[derive(Debug, Default)]
-struct List {
+struct ScanList {
     /// `None` if the choice is not periodic; then the list is empty.
     period: Option<Duration>,
     /// Sorted by phase; within a phase, in the order of addition.
@@ -88,7 +88,7 @@ struct List {
 
 impl Scans {
     pub(crate) fn new(menu: &ScanMenu) -> Scans {
-        let lists = menu.rates().iter().map(|rate| List { period: rate.period, ..List::default() });
+        let lists = menu.rates().iter().map(|rate| ScanList { period: rate.period, ..ScanList::default() });
         Scans { lists: lists.collect(), events: HashMap::new() }
     }
 
@@ -98,19 +98,19 @@ impl Scans {
         (0..self.lists.len()).rev()
     }
 
-    pub(crate) fn add(&mut self, place: &Place, record: u32, now: Instant) {
-        if place.scan == EVENT {
-            if let Some(name) = event_name(&place.event) {
-                insert(self.events.entry(name).or_default(), (Reverse(place.priority), place.phase), record);
+    pub(crate) fn add(&mut self, position: &ScanPosition, record: u32, now: Instant) {
+        if position.scan == EVENT {
+            if let Some(name) = event_name(&position.event) {
+                insert(self.events.entry(name).or_default(), (Reverse(position.priority), position.phase), record);
             }
             return;
         }
-        let list = self.lists.get_mut(usize::from(place.scan));
+        let list = self.lists.get_mut(usize::from(position.scan));
         if let Some(list) = list.filter(|list| list.period.is_some()) {
             if list.records.is_empty() {
                 list.advance(now);
             }
-            insert(&mut list.records, place.phase, record);
+            insert(&mut list.records, position.phase, record);
         }
     }
 
@@ -169,7 +169,7 @@ impl Scans {
 
     /// The counters of every periodic choice, in the order of the menu.
     pub(crate) fn counts(&self, menu: &ScanMenu) -> Vec<ScanCounts> {
-        let of_choice = |(choice, list): (&String, &List)| {
+        let of_choice = |(choice, list): (&String, &ScanList)| {
             list.period.map(|period| ScanCounts {
                 choice: choice.clone(),
                 period,
@@ -182,7 +182,7 @@ impl Scans {
     }
 }
 
-impl List {
+impl ScanList {
     /// Moves the next scan to the first scheduled time after `now`. Returns the number of periods.
     fn advance(&mut self, now: Instant) -> u64 {
         let (Some(period), Some(next)) = (self.period, self.next.filter(|next| *next <= now)) else { return 0 };
@@ -195,8 +195,8 @@ impl List {
 
 /// Inserts after all entries with the same or a smaller key.
 fn insert<K: PartialOrd>(list: &mut Vec<(K, u32)>, key: K, record: u32) {
-    let place = list.partition_point(|(other, _)| *other <= key);
-    list.insert(place, (key, record));
+    let position = list.partition_point(|(other, _)| *other <= key);
+    list.insert(position, (key, record));
 }
 
 #[cfg(test)]
@@ -212,15 +212,15 @@ mod tests {
         counts.iter().find(|scan| scan.choice == choice).unwrap().skipped
     }
 
-    fn place(scan: u16, phase: i16) -> Place {
-        Place { scan, phase, priority: 0, event: "alarm".into() }
+    fn position(scan: u16, phase: i16) -> ScanPosition {
+        ScanPosition { scan, phase, priority: 0, event: "alarm".into() }
     }
 
     #[test]
     fn a_late_scan_keeps_its_beat_and_counts_what_it_skipped() {
         let start = Instant::now();
         let mut scans = scans();
-        scans.add(&place(6, 0), 7, start);
+        scans.add(&position(6, 0), 7, start);
         scans.start(start);
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(1)));
         scans.collect(start + Duration::from_secs(1));
@@ -240,7 +240,7 @@ mod tests {
         let start = Instant::now();
         let mut scans = scans();
         for (phase, record) in [(1, 10), (0, 11), (1, 12), (-1, 13)] {
-            scans.add(&place(9, phase), record, start);
+            scans.add(&position(9, phase), record, start);
         }
         scans.start(start);
 
@@ -254,8 +254,8 @@ mod tests {
     fn a_list_whose_scan_is_pending_waits_and_holds_no_other() {
         let start = Instant::now();
         let mut scans = scans();
-        scans.add(&place(6, 0), 7, start);
-        scans.add(&place(9, 0), 8, start);
+        scans.add(&position(6, 0), 7, start);
+        scans.add(&position(9, 0), 8, start);
         scans.start(start);
         scans.collect(start + Duration::from_secs(1));
         assert_eq!((scans.pop(9), scans.n_pending()), (Some(8), 1));
@@ -272,7 +272,7 @@ mod tests {
         let mut scans = scans();
         scans.start(start);
 
-        scans.add(&place(6, 0), 7, start + Duration::from_millis(5_300));
+        scans.add(&position(6, 0), 7, start + Duration::from_millis(5_300));
 
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(6)));
         scans.collect(start + Duration::from_secs(6));
@@ -283,7 +283,7 @@ mod tests {
     fn a_record_that_leaves_its_list_is_no_longer_due() {
         let start = Instant::now();
         let mut scans = scans();
-        scans.add(&place(6, 0), 7, start);
+        scans.add(&position(6, 0), 7, start);
         scans.start(start);
         scans.collect(start + Duration::from_secs(1));
 
@@ -295,10 +295,10 @@ mod tests {
     #[test]
     fn records_of_an_event_run_in_the_order_of_priority_and_phase() {
         let mut scans = scans();
-        scans.add(&place(EVENT, 1), 10, Instant::now());
-        scans.add(&place(EVENT, 0), 11, Instant::now());
-        scans.add(&Place { priority: 2, ..place(EVENT, 5) }, 12, Instant::now());
-        scans.add(&Place { event: "other".into(), ..place(EVENT, 0) }, 13, Instant::now());
+        scans.add(&position(EVENT, 1), 10, Instant::now());
+        scans.add(&position(EVENT, 0), 11, Instant::now());
+        scans.add(&ScanPosition { priority: 2, ..position(EVENT, 5) }, 12, Instant::now());
+        scans.add(&ScanPosition { event: "other".into(), ..position(EVENT, 0) }, 13, Instant::now());
 
         assert_eq!(scans.of_event(&"alarm".into()), [12, 11, 10]);
         scans.remove(EVENT, 11);

@@ -24,9 +24,9 @@ pub struct Zone {
 
 /// No environment, and UTC.
 #[derive(Debug)]
-pub(crate) struct Nowhere;
+pub(crate) struct DefaultSite;
 
-impl Site for Nowhere {
+impl Site for DefaultSite {
     fn variable(&self, _name: &str) -> Option<Text> {
         None
     }

@@ -10,14 +10,14 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
 use crate::deferred::Deferred;
-use crate::link::{Link, Path, Target, Trigger};
+use crate::engine::{EngineCall, Task, Waiter, count_active, set_disable_alarm};
+use crate::external::ExternalPv;
+use crate::link::{Link, LinkAccess, Target, Trigger};
 use crate::menu;
-use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
 use crate::timers::Timer;
-use crate::turn::{Turn, Waiter, Work, refuse_active, refuse_disabled};
 use crate::{Event, Stream};
 
 /// How the processing of a record ended.
@@ -44,11 +44,11 @@ impl Outcome {
 
 /// Why a record is processed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum ProcessCause {
     /// Called directly, whatever its SCAN.
     Called,
     /// By a put: if the record is passive, or always.
-    Wanted { always: bool },
+    Put { always: bool },
     /// By a forward link: if the record is passive, and with the PUTF of the record that has the link.
     Forward { put_process: u8 },
     /// The record waited and completes now.
@@ -61,7 +61,7 @@ pub(crate) struct Broken;
 
 /// The processing of one record.
 pub(crate) struct Step<'t, 'a, R> {
-    turn: &'t mut Turn<'a>,
+    call: &'t mut EngineCall<'a>,
     cell: &'t Mutex<R>,
     /// The record's lock, unless another record is being accessed.
     held: Option<MutexGuard<'t, R>>,
@@ -71,24 +71,24 @@ pub(crate) struct Step<'t, 'a, R> {
 }
 
 impl<'t, 'a, R: Record> Step<'t, 'a, R> {
-    pub(crate) fn new(turn: &'t mut Turn<'a>, cell: &'t Mutex<R>, record: u32, entry: Entry) -> Self {
-        Step { turn, cell, held: None, record, is_completion: matches!(entry, Entry::Completion) }
+    pub(crate) fn new(call: &'t mut EngineCall<'a>, cell: &'t Mutex<R>, record: u32, cause: ProcessCause) -> Self {
+        Step { call, cell, held: None, record, is_completion: matches!(cause, ProcessCause::Completion) }
     }
 
-    /// Processes the record, unless it is active, disabled or not passive, and queues the following work in the turn.
-    pub(crate) fn run(mut self, entry: Entry) {
-        let is_next = match entry {
-            Entry::Called => self.begin(),
-            Entry::Wanted { always } => self.is_wanted(always) && self.begin(),
-            Entry::Forward { put_process } => {
+    /// Processes the record, unless it is active, disabled or not passive, and queues the following work in the call.
+    pub(crate) fn run(mut self, cause: ProcessCause) {
+        let is_next = match cause {
+            ProcessCause::Called => self.begin(),
+            ProcessCause::Put { always } => self.may_start_for_put(always) && self.begin(),
+            ProcessCause::Forward { put_process } => {
                 let common = self.lock().common();
                 let is_passive = common.scan == 0;
                 if is_passive {
-                    common.hand_on(put_process);
+                    common.prepare_target(put_process);
                 }
                 is_passive && self.begin()
             }
-            Entry::Completion => true,
+            ProcessCause::Completion => true,
         };
         if !is_next {
             return;
@@ -101,7 +101,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Whether a put may start processing. An active record is processed once more when it is done.
-    fn is_wanted(&mut self, always: bool) -> bool {
+    fn may_start_for_put(&mut self, always: bool) -> bool {
         let record = self.record;
         let common = self.lock().common();
         common.has_failed = false;
@@ -110,7 +110,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
         if common.is_active != 0 {
             common.reprocess = 1;
-            self.turn.wait_for(record);
+            self.call.wait_for(record);
             return false;
         }
         common.put_process = 1;
@@ -123,17 +123,17 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     fn begin(&mut self) -> bool {
         let common = self.lock().common();
         if common.is_active != 0 {
-            self.post(|record, posts| refuse_active(record, posts));
+            self.post(|record, posts| count_active(record, posts));
             return false;
         }
-        if !self.turn.count(self.record) {
+        if !self.call.count(self.record) {
             self.lock().common().has_failed = true;
             return false;
         }
         let common = self.lock().common();
         common.has_failed = false;
         common.lock_count = 0;
-        let disable_link = common.disable_link.path();
+        let disable_link = common.disable_link.access();
         match self.fetch_one(&disable_link, Kind::I16) {
             Ok(Some(Scalar::I16(number))) => self.lock().common().disable = number,
             Ok(_) => {}
@@ -141,23 +141,23 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
         let common = self.lock().common();
         if common.disable == common.disable_value {
-            self.post(|record, posts| refuse_disabled(record, posts));
+            self.post(|record, posts| set_disable_alarm(record, posts));
             return false;
         }
-        self.turn.engine.n_processed += 1;
+        self.call.engine.n_processed += 1;
         true
     }
 
     /// Queues the work that follows an outcome: first the forward link, then the end of processing.
     fn end(&mut self, outcome: Outcome) {
         let record = self.record;
-        self.turn.n_failed += u32::from(outcome == Outcome::Failed);
+        self.call.n_failed += u32::from(outcome == Outcome::Failed);
         let common = self.lock().common();
         match outcome {
             Outcome::Waiting | Outcome::Held => {
                 common.is_active = u8::from(outcome == Outcome::Waiting);
                 common.is_in_chain = false;
-                self.turn.wait_for(record);
+                self.call.wait_for(record);
                 return;
             }
             Outcome::Done | Outcome::Failed | Outcome::Alone => common.has_failed = outcome == Outcome::Failed,
@@ -165,13 +165,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         if outcome == Outcome::Alone || common.forward.is_constant() {
             let is_wanted_again = common.finish();
             self.held = None;
-            return self.turn.finished(record, is_wanted_again);
+            return self.call.after_processing(record, is_wanted_again);
         }
-        let (forward, put_process) = (common.forward.path(), common.put_process);
-        self.turn.engine.work.push(Work::Finish { record });
+        let (forward, put_process) = (common.forward.access(), common.put_process);
+        self.call.engine.tasks.push(Task::Finish { record });
         match forward.target {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
-                self.turn.engine.work.push(Work::Process { record, entry: Entry::Forward { put_process } });
+                self.call.engine.tasks.push(Task::Process { record, cause: ProcessCause::Forward { put_process } });
             }
             _ => self.leave().0.forward_by_put(&forward),
         }
@@ -185,22 +185,22 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     /// Locks the record and passes it to `visit`, with the means to post.
     pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut Posts) -> T) -> T {
         let record = self.held.get_or_insert_with(|| lock(self.cell));
-        visit(record, &mut self.turn.posts(self.record))
+        visit(record, &mut self.call.posts(self.record))
     }
 
-    /// Unlocks the record, so that the turn can access other records. Also returns the record's number.
-    fn leave(&mut self) -> (&mut Turn<'a>, u32) {
+    /// Unlocks the record, so that the call can access other records. Also returns the record's number.
+    fn leave(&mut self) -> (&mut EngineCall<'a>, u32) {
         self.held = None;
-        (self.turn, self.record)
+        (self.call, self.record)
     }
 
     /// Reads the first element of a link's target.
-    fn fetch_one(&mut self, path: &Path, kind: Kind) -> Result<Option<Scalar>, Broken> {
-        if path.target == Target::Constant {
+    fn fetch_one(&mut self, access: &LinkAccess, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        if access.target == Target::Constant {
             return Ok(None);
         }
-        let (turn, record) = self.leave();
-        turn.fetch_one_along(record, path, kind)
+        let (call, record) = self.leave();
+        call.read_one_access(record, access, kind)
     }
 
     /// Reads through a link. `Ok(None)`: the link is constant or empty, so nothing changes.
@@ -218,8 +218,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        let path = link(self.lock()).path();
-        match self.fetch_one(&path, T::KIND)? {
+        let access = link(self.lock()).access();
+        match self.fetch_one(&access, T::KIND)? {
             None => Ok(None),
             Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
@@ -232,8 +232,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Scalar>, Broken> {
-        let path = link(self.lock()).path();
-        let fetched = self.fetch_one(&path, kind);
+        let access = link(self.lock()).access();
+        let fetched = self.fetch_one(&access, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -247,9 +247,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let path = link(self.lock()).path();
-        let (turn, record) = self.leave();
-        let fetched = turn.fetch_along(record, &path, kind);
+        let access = link(self.lock()).access();
+        let (call, record) = self.leave();
+        let fetched = call.read_access(record, &access, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -288,8 +288,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         if link.is_constant() {
             return None;
         }
-        let path = link.path();
-        self.leave().0.facts_along(&path)
+        let access = link.access();
+        self.leave().0.access_facts(&access)
     }
 
     /// Writes through a link, and processes its target if the link is PP.
@@ -303,9 +303,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         if link.is_constant() {
             return Ok(());
         }
-        let path = link.path();
-        let (turn, record) = self.leave();
-        let driven = turn.drive_along(record, &path, value.into());
+        let access = link.access();
+        let (call, record) = self.leave();
+        let driven = call.write_access(record, &access, value.into());
         if driven.is_err() {
             self.blame(name);
         }
@@ -314,9 +314,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Processes the target of a forward link at once, before this record continues.
     pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
-        let path = link(self.lock()).path();
-        let (turn, record) = self.leave();
-        if turn.forward_now(record, &path).is_err() {
+        let access = link(self.lock()).access();
+        let (call, record) = self.leave();
+        if call.process_forward_link(record, &access).is_err() {
             self.blame(name);
         }
     }
@@ -326,33 +326,33 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
         let target = link(self.lock()).target();
         let Target::Field { record: to, .. } = target else { return false };
-        self.turn.engine.deferred.push(Deferred::Notify { from: self.record, to });
+        self.call.engine.deferred.push(Deferred::Notify { from: self.record, to });
         true
     }
 
     /// Writes through a channel (a link with CA or to another IOC). When all processing that this starts has ended,
     /// [`Record::written`] is called with `number`. False for any other link.
     pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
-        let path = link(self.lock()).path();
-        if let Some(outside) = path.outside() {
-            return self.leave().0.drive_outside(outside, &value.into(), Some(number)).is_ok();
+        let access = link(self.lock()).access();
+        if let Some(external) = access.external() {
+            return self.leave().0.write_external(external, &value.into(), Some(number)).is_ok();
         }
-        let Target::Field { record, field, modifiers } = path.target else { return false };
+        let Target::Field { record, field, modifiers } = access.target else { return false };
         if modifiers.trigger != Trigger::Channel {
             return false;
         }
         let waiter = Some(Waiter::Record { record: self.record, number });
-        self.turn.engine.deferred.put(record, field, value.into(), waiter).is_ok()
+        self.call.engine.deferred.put(record, field, value.into(), waiter).is_ok()
     }
 
     /// Reads through a link without processing its target, and without raising a LINK alarm.
     pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let mut path = link(self.lock()).path();
-        if let Target::Field { modifiers, .. } = &mut path.target {
+        let mut access = link(self.lock()).access();
+        if let Target::Field { modifiers, .. } = &mut access.target {
             modifiers.trigger = Trigger::None;
         }
-        let (turn, record) = self.leave();
-        turn.fetch_along(record, &path, kind)
+        let (call, record) = self.leave();
+        call.read_access(record, &access, kind)
     }
 
     /// Raises the alarm of a broken link.
@@ -364,8 +364,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     ///
     /// Source: EPICS Base 7.0, recGblGetTimeStampSimm.
     pub(crate) fn stamp(&mut self, simulated: Option<Target>) {
-        let path = self.lock().common().time_link.path();
-        match path.target {
+        let access = self.lock().common().time_link.access();
+        match access.target {
             Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.is_time => {
                 let (time, tag) = self.leave().0.time_of(record);
@@ -373,22 +373,24 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 (common.time, common.user_tag) = (time, tag);
                 return;
             }
-            Target::Outside { is_time: true } => {
-                if let Some(time) = path.outside().and_then(Outside::time) {
+            Target::External { is_time: true } => {
+                if let Some(time) = access.external().and_then(ExternalPv::time) {
                     self.lock().common().time = time;
                 }
                 return;
             }
-            Target::Field { .. } | Target::Outside { .. } | Target::Missing => match self.fetch_one(&path, Kind::I16) {
-                Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value {
-                        self.lock().common().time_event = event;
+            Target::Field { .. } | Target::External { .. } | Target::Missing => {
+                match self.fetch_one(&access, Kind::I16) {
+                    Ok(value) => {
+                        if let Some(Scalar::I16(event)) = value {
+                            self.lock().common().time_event = event;
+                        }
                     }
+                    Err(Broken) => self.blame("TSEL"),
                 }
-                Err(Broken) => self.blame("TSEL"),
-            },
+            }
         }
-        let now = self.turn.now.wall;
+        let now = self.call.now.wall;
         let is_set_by_device = self.lock().common().time_event == -2;
         let time = match (is_set_by_device, simulated) {
             (false, _) => now,
@@ -409,10 +411,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         if common.time_event != -2 || !common.time_link.is_constant() {
             return;
         }
-        let path = link(self.lock()).path();
-        let time = match path.target {
+        let access = link(self.lock()).access();
+        let time = match access.target {
             Target::Field { record, .. } => Some(self.leave().0.time_of(record).0),
-            _ => path.outside().and_then(Outside::time),
+            _ => access.external().and_then(ExternalPv::time),
         };
         if let Some(time) = time {
             self.lock().common().time = time;
@@ -423,32 +425,32 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn break_table(&self, conversion: u16) -> Option<Arc<BreakTable>> {
         const FIRST_TABLE: u16 = 3;
         let name = menu::CONVERT.get(usize::from(conversion)).filter(|_| conversion >= FIRST_TABLE)?;
-        self.turn.core.tables.get(*name).cloned()
+        self.call.core.tables.get(*name).cloned()
     }
 
     /// The wall clock.
     pub(crate) fn now(&self) -> TimeStamp {
-        self.turn.now.wall
+        self.call.now.wall
     }
 
     /// The environment and the time zone.
     pub(crate) fn site(&self) -> &dyn Site {
-        &*self.turn.core.site
+        &*self.call.core.site
     }
 
     /// Whether a named state is on.
     pub(crate) fn state(&self, name: &Text) -> bool {
-        self.turn.core.states.create(&name.to_str()).is_on()
+        self.call.core.states.create(&name.to_str()).is_on()
     }
 
     /// Switches a named state.
     pub(crate) fn set_state(&mut self, name: &Text, is_on: bool) {
-        self.turn.core.states.create(&name.to_str()).set(is_on);
+        self.call.core.states.create(&name.to_str()).set(is_on);
     }
 
     /// Writes a line.
     pub(crate) fn print(&mut self, stream: Stream, line: Text) {
-        self.turn.events.push(Event::Printed { stream, line });
+        self.call.events.push(Event::Printed { stream, line });
     }
 
     /// Seconds between `before` and the record's time.
@@ -459,30 +461,30 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Schedules the completion of this record after a delay.
     pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
-        self.turn.start_timer(delay_s, Timer::Complete(self.record));
+        self.call.start_timer(delay_s, Timer::Complete(self.record));
         Outcome::Waiting
     }
 
     /// Schedules the completion of this record after the current chain, as Base's callback tasks do.
     pub(crate) fn complete_next(&mut self) -> Outcome {
-        self.turn.engine.deferred.push(Deferred::Complete { record: self.record });
+        self.call.engine.deferred.push(Deferred::Complete { record: self.record });
         Outcome::Waiting
     }
 
     /// Processes the records that wait for an event, after the current chain.
     pub(crate) fn post_event(&mut self, name: Text) {
-        self.turn.post_event(name);
+        self.call.post_event(name);
     }
 
     /// Schedules the end of a momentary output.
     pub(crate) fn release_after(&mut self, delay_s: f64) {
-        self.turn.start_timer(delay_s, Timer::Release(self.record));
+        self.call.start_timer(delay_s, Timer::Release(self.record));
     }
 
     /// Updates the scan list after the record itself changed SCAN.
     pub(crate) fn rescan(&mut self, before: u16) {
-        let (turn, record) = self.leave();
-        turn.rescan(record, before);
+        let (call, record) = self.leave();
+        call.rescan(record, before);
     }
 }
 

@@ -21,7 +21,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// A moment in local time.
-struct Moment {
+struct LocalTime {
     year: i64,
     /// From 1.
     month: usize,
@@ -35,9 +35,9 @@ struct Moment {
     second: i64,
 }
 
-impl Moment {
+impl LocalTime {
     /// Source: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
-    fn new(local_s: i64) -> Moment {
+    fn new(local_s: i64) -> LocalTime {
         let (days, in_day) = (local_s.div_euclid(86_400), local_s.rem_euclid(86_400));
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
@@ -50,7 +50,7 @@ impl Moment {
         let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         // The count starts in March, so January and February follow after 306 days.
         let day_of_year = if month > 2 { of_year + 59 + i64::from(is_leap) } else { of_year - 306 };
-        Moment {
+        LocalTime {
             year,
             month: month as usize,
             day: of_year - (153 * from_march + 2) / 5 + 1,
@@ -65,7 +65,7 @@ impl Moment {
 
 /// Formats a time stamp. An unknown directive is copied unchanged.
 pub(crate) fn strftime(format: &str, time: TimeStamp, zone: &Zone) -> String {
-    let moment = Moment::new(time.unix_s + i64::from(zone.offset_s));
+    let moment = LocalTime::new(time.unix_s + i64::from(zone.offset_s));
     let mut out = String::new();
     let mut rest = format;
     while let Some((plain, tail)) = rest.split_once('%') {
@@ -99,8 +99,8 @@ fn fraction(nanos: u32, places: u32) -> String {
     format!("{parts:0width$}", width = places as usize)
 }
 
-fn directive(letter: char, moment: &Moment, time: TimeStamp, zone: &Zone) -> Option<String> {
-    let Moment { year, month, day, day_of_year, weekday, hour, minute, second } = *moment;
+fn directive(letter: char, moment: &LocalTime, time: TimeStamp, zone: &Zone) -> Option<String> {
+    let LocalTime { year, month, day, day_of_year, weekday, hour, minute, second } = *moment;
     let again = |format: &str| strftime(format, time, zone);
     let weekday_name = DAYS.get(weekday).copied().unwrap_or_default();
     let month_name = MONTHS.get(month - 1).copied().unwrap_or_default();

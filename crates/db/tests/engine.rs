@@ -3,10 +3,10 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/external.rs"]
+mod external;
 #[path = "engine/links.rs"]
 mod links;
-#[path = "engine/outside.rs"]
-mod outside;
 #[path = "engine/scans.rs"]
 mod scans;
 
@@ -33,7 +33,7 @@ impl Ioc {
 
     fn at(site: Arc<dyn Site>, db: &str) -> Ioc {
         let mut loader = Loader::default();
-        loader.stand_at(site);
+        loader.set_site(site);
         Ioc::loaded(loader, db)
     }
 
@@ -101,12 +101,12 @@ fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output()
     );
 
     for (name, result) in [
-        ("in", Err(PutError::Unprocessed)),
-        ("in.PROC", Err(PutError::Unprocessed)),
+        ("in", Err(PutError::ProcessingFailed)),
+        ("in.PROC", Err(PutError::ProcessingFailed)),
         ("in.DESC", Ok(())),
-        ("out", Err(PutError::Unprocessed)),
-        ("chain", Err(PutError::Unprocessed)),
-        ("scanned.PROC", Err(PutError::Unprocessed)),
+        ("out", Err(PutError::ProcessingFailed)),
+        ("chain", Err(PutError::ProcessingFailed)),
+        ("scanned.PROC", Err(PutError::ProcessingFailed)),
         ("scanned", Ok(())),
         ("mute", Ok(())),
     ] {
@@ -288,7 +288,7 @@ fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end(
     ioc.put("a", 3.0, Some(3)).unwrap();
 
     for put in [1, 2] {
-        let input = Input::GiveUp { field: ioc.field("a"), put: PutId(put) };
+        let input = Input::CancelPut { field: ioc.field("a"), put: PutId(put) };
         ioc.database.handle(input, ioc.now, &mut ioc.events).unwrap();
     }
     ioc.step();
@@ -457,12 +457,12 @@ fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
 
     assert_eq!(ioc.database.access_group(value), ("first".into(), AccessLevel::Asl0));
     ioc.put("a.ASG", "second", None).unwrap();
-    assert_eq!(ioc.events, [Event::Regrouped]);
+    assert_eq!(ioc.events, [Event::AccessGroupChanged]);
     assert_eq!(ioc.database.access_group(units), ("second".into(), AccessLevel::Asl1));
 
     ioc.events.clear();
     ioc.put("b", "third", None).unwrap();
-    assert_eq!(ioc.events, [Event::Regrouped]);
+    assert_eq!(ioc.events, [Event::AccessGroupChanged]);
     assert_eq!(ioc.database.access_group(value).0, "third".into());
 }
 

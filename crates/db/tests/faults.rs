@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use fodo_data::{Alarm, Now, Severity, Status, TimeStamp, Value};
-use fodo_db::{Database, Event, FieldRef, Input, LoadError, Loader, Macros, PutId, RoutineFailed, Undefined};
+use fodo_db::{Database, Event, FieldRef, Input, LoadError, Loader, Macros, PutId, RoutineFailed, UndefinedMacros};
 
 /// The maximum number of engine turns in a test.
 const TURNS: usize = 20;
@@ -17,7 +17,7 @@ fn complaints(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
         let found = files.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
     };
-    let mut loader = Loader::that_keeps_places();
+    let mut loader = Loader::with_places();
     let before = "record(ai, before) { field(DESC, as_it_was) } record(ai, gone) {}";
     loader.load("before.db", "", &mut |_| Ok(before.as_bytes().to_vec())).unwrap();
 
@@ -70,7 +70,7 @@ fn row_62_includes_that_double_with_every_level_are_told_and_cost_only_themselve
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
     };
     assert!(!fodo_db::instances("f0", &Macros::default(), &mut open).1.is_empty());
-    assert!(fodo_db::expand("f0", &mut Macros::default(), Undefined::Kept, &mut open).is_err());
+    assert!(fodo_db::expand("f0", &mut Macros::default(), UndefinedMacros::Keep, &mut open).is_err());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn row_62_names_that_are_there_twice_are_added_to_or_told_with_their_place() {
     let mut loader = Loader::default();
     let twice = "record(ai, a) { field(DESC, one) field(EGU, mm) } record(ai, a) { field(DESC, two) }";
     loader.load("twice.db", "", &mut |_| Ok(twice.as_bytes().to_vec())).unwrap();
-    loader.allow_records_once(true);
+    loader.set_records_once_only(true);
     let errors = loader.load("thrice.db", "", &mut |_| Ok(b"\nrecord(ai, a) {}".to_vec())).unwrap_err();
     assert_eq!(places(&errors), ["thrice.db:2:12"]);
     assert_eq!(loader.finish().unwrap().record_names().count(), 1);
@@ -149,11 +149,11 @@ fn row_62_json_links_without_a_bottom_are_told_with_their_place() {
 #[test]
 fn row_62_many_remarks_on_one_long_line_cost_little() {
     let text = "record(ai, a) { field(HIGH, 1) field(INP, nobody) } ".repeat(20_000);
-    let mut loader = Loader::that_keeps_places();
+    let mut loader = Loader::with_places();
 
     loader.load("a", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
 
-    let remarks = loader.remarks();
+    let remarks = loader.warnings();
     assert!(remarks.len() >= 19_999);
     let n_bytes: usize = remarks.iter().map(|remark| remark.source.len()).sum();
     assert!(n_bytes < 50_000_000, "{n_bytes}");
@@ -318,7 +318,7 @@ fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
 #[test]
 fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_again() {
     let mut loader = Loader::default();
-    let routine = |call: fodo_db::Call<'_>| {
+    let routine = |call: fodo_db::SubCall<'_>| {
         assert!(call.args[0] != 2.0, "this routine panics");
         *call.value = call.args[0] * 10.0;
         if call.args[0] == 1.0 { Err(RoutineFailed) } else { Ok(()) }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use fodo_data::{Kind, Limits, Meta, Value};
-use fodo_db::{Database, Facts, Input, Loader};
+use fodo_db::{Database, FieldFacts, Input, Loader};
 
 /// The fields that the record named `full_...` sets, as far as its type has them.
 const FULL: [(&str, &str); 22] = [
@@ -107,7 +107,7 @@ fn load(rows: &[&str]) -> Database {
 }
 
 /// The Channel Access type of a kind.
-fn native(facts: &Facts) -> &'static str {
+fn native(facts: &FieldFacts) -> &'static str {
     match facts.kind {
         Kind::Text => "STRING",
         Kind::I8 | Kind::U8 => "CHAR",

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fodo_data::{EventMask, Now, Value};
-use fodo_db::{Chain, Database, Input, Loader, PutError};
+use fodo_db::{Database, FilterChain, Input, Loader, PutError};
 
 const RECORDS: &str = r#"
 record(waveform, "wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[1,2,3,4,5]") }
@@ -94,8 +94,8 @@ fn whatever_a_name_says_it_is_a_channel_that_works_or_is_refused() {
             Ok(channel) => {
                 n_filtered += usize::from(!channel.filters.is_empty());
                 let mut facts = database.facts(channel.field);
-                let mut chain = Chain::new(channel.filters, &mut facts);
-                let moment = database.moment(channel.field, Now::for_test().wall);
+                let mut chain = FilterChain::new(channel.filters, &mut facts);
+                let moment = database.filter_context(channel.field, Now::for_test().wall);
                 let read = chain.read(database.read(channel.field), &moment);
                 assert!(read.value.len() <= facts.count_max as usize, "{name}");
                 for _ in 0..3 {
@@ -120,7 +120,7 @@ fn whatever_is_put_to_a_link_the_record_processes_on() {
     for _ in 0..20_000 {
         n_taken += usize::from(put(link, Value::from(text(&mut seed).as_str())).is_ok());
         let done = put(process, Value::from(1_i32));
-        assert!(matches!(done, Ok(()) | Err(PutError::Unprocessed)), "{done:?}");
+        assert!(matches!(done, Ok(()) | Err(PutError::ProcessingFailed)), "{done:?}");
     }
 
     assert!(n_taken > 1000, "{n_taken}");

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 
 use fodo_data::{Kind, Now, Value};
-use fodo_db::{Database, Input, LoadError, Loader, Macros, Undefined};
+use fodo_db::{Database, Input, LoadError, Loader, Macros, UndefinedMacros};
 
 fn load_files(files: &[(&str, &str)], macros: &str) -> Result<Database, Vec<LoadError>> {
-    let mut loader = Loader::that_keeps_places();
+    let mut loader = Loader::with_places();
     let mut open = |wanted: &str| {
         let found = files.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
@@ -49,7 +49,7 @@ fn records_aliases_infos_and_appended_fields_are_taken() {
     assert_eq!(text_of(&database, "X:inner.EGU"), "mm");
     assert_eq!(text_of(&database, "X:a.HIGH"), "16.000");
     assert_eq!(text_of(&database, "X:outer.RTYP"), "ao");
-    let infos: Vec<_> = database.infos("X:a").map(|(name, value)| format!("{name}={value}")).collect();
+    let infos: Vec<_> = database.info_items("X:a").map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(infos, ["archive={period:1,\"list\":[1,2]}"]);
 }
 
@@ -122,7 +122,7 @@ const WRONG: &str = "record(ai, \"good\") {}\n\
 /// The line numbers of errors, the names of the loaded records, and the database.
 fn loaded(mut loader: Loader, text: &str) -> (Vec<usize>, Vec<String>, Database) {
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).err().unwrap_or_default();
-    loader.leave_misfits_out();
+    loader.disable_invalid_links();
     let database = loader.finish().unwrap();
     let names = database.record_names().map(str::to_owned).collect();
     (errors.iter().map(|error| error.line).collect(), names, database)
@@ -140,7 +140,7 @@ fn an_error_costs_what_it_is_in_and_a_syntax_error_what_is_behind_it() {
 
 #[test]
 fn a_loader_that_looks_for_mistakes_reads_on_behind_a_syntax_error() {
-    let (lines, names, _) = loaded(Loader::that_keeps_places(), WRONG);
+    let (lines, names, _) = loaded(Loader::with_places(), WRONG);
 
     assert_eq!(lines, [2, 2, 3, 4, 5, 6, 7]);
     assert_eq!(names, ["good", "a", "c", "behind"]);
@@ -172,8 +172,8 @@ fn an_address_where_none_is_possible_is_reported_with_its_place_and_left_out() {
     let mut loader = Loader::default();
     loader.load("a.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
 
-    let places: Vec<String> = loader.misfits().iter().map(LoadError::place).collect();
-    loader.leave_misfits_out();
+    let places: Vec<String> = loader.invalid_links().iter().map(LoadError::place).collect();
+    loader.disable_invalid_links();
     let database = loader.finish().unwrap();
 
     assert_eq!(places, ["a.db:1:29", "a.db:2:29", "a.db:3:28", "a.db:4:62"]);
@@ -296,7 +296,7 @@ fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
     assert!(database.field("aa").is_none() && database.field("bb").is_none());
     assert_eq!(text_of(&database, "a.EGU"), "new");
     assert_eq!(text_of(&database, "b.NAME"), "b");
-    assert_eq!(database.infos("b").map(|(_, value)| value.to_string()).collect::<Vec<_>>(), ["of_b"]);
+    assert_eq!(database.info_items("b").map(|(_, value)| value.to_string()).collect::<Vec<_>>(), ["of_b"]);
     assert!(complaints("record(ai, abc) {}\nrecord(\"#\", abd) {}\n", "")[0].contains("did you mean \"abc\"?"));
 }
 
@@ -457,8 +457,8 @@ fn mutated_substitutions_and_templates_never_panic() {
         // The results do not matter, only that the calls return.
         let _ = fodo_db::instances("f", &macros, &mut open);
         let _ = fodo_db::template_sets("f", &bytes, &macros);
-        let _ = fodo_db::expand("f", &mut macros.clone(), Undefined::Kept, &mut open);
-        let _ = fodo_db::expand("f", &mut macros.clone(), Undefined::Marked, &mut open);
+        let _ = fodo_db::expand("f", &mut macros.clone(), UndefinedMacros::Keep, &mut open);
+        let _ = fodo_db::expand("f", &mut macros.clone(), UndefinedMacros::Mark, &mut open);
     }
 }
 

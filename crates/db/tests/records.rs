@@ -132,8 +132,8 @@ impl Replay {
                 // Most puts complete at once; only a later completion gets a line.
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),
-                Event::Wanted { .. } | Event::Unwanted { .. } | Event::Driven { .. } => {}
-                Event::Regrouped => writeln!(out, "  regrouped").unwrap(),
+                Event::ExternalLinkAdded { .. } | Event::ExternalLinkRemoved { .. } | Event::ExternalPut { .. } => {}
+                Event::AccessGroupChanged => writeln!(out, "  regrouped").unwrap(),
                 Event::PutRefused { put, error } => writeln!(out, "  put {} refused: {error}", put.0).unwrap(),
             }
         }

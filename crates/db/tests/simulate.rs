@@ -22,7 +22,7 @@ record(ai, "soft") { field(INP, "1") }
 
 fn loader() -> Result<Loader, Vec<LoadError>> {
     let mut loader = Loader::default();
-    loader.simulate();
+    loader.enable_simulation();
     loader.load("file.db", "", &mut |_| Ok(DATABASE.as_bytes().to_vec()))?;
     Ok(loader)
 }
@@ -75,7 +75,7 @@ fn a_record_of_an_unknown_device_keeps_what_is_put_and_has_its_alarms() {
 
 #[test]
 fn inert_records_are_counted_by_type_and_device() {
-    let counted: Vec<String> = loader().unwrap().inert().iter().map(ToString::to_string).collect();
+    let counted: Vec<String> = loader().unwrap().inert_records().iter().map(ToString::to_string).collect();
 
     assert_eq!(
         counted,
@@ -91,7 +91,7 @@ fn inert_records_are_counted_by_type_and_device() {
 #[test]
 fn other_mistakes_are_errors_all_the_same() {
     let mut loader = Loader::default();
-    loader.simulate();
+    loader.enable_simulation();
     let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(throttle, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\
                 record(ao, \"m\") {}\nrecord(\"two words\", \"n\") {}\n";
 
@@ -107,7 +107,7 @@ fn other_mistakes_are_errors_all_the_same() {
 #[test]
 fn an_address_without_a_device_is_an_error_even_where_devices_are_simulated() {
     let mut loader = Loader::default();
-    loader.simulate();
+    loader.enable_simulation();
     let text = "record(ai, \"a\") { field(INP, \"#C0 S0\") }\nrecord(ai, \"b\") { field(INP, \"@asyn(P)\") }\n";
 
     loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
@@ -133,9 +133,9 @@ record(table, "t") { field(M0XL, "m.VAL") field(AUNIT, "ur") }
 #[test]
 fn a_record_of_a_type_whose_fields_are_known_has_all_of_them_with_their_types_and_initial_values() {
     let mut loader = Loader::default();
-    loader.simulate();
+    loader.enable_simulation();
     loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
-    assert_eq!(loader.inert().len(), 8);
+    assert_eq!(loader.inert_records().len(), 8);
     let database = loader.finish().unwrap();
     database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
 
@@ -174,12 +174,12 @@ fn a_record_of_a_type_whose_fields_are_known_has_all_of_them_with_their_types_an
 #[test]
 fn a_record_of_a_type_whose_fields_are_known_keeps_what_is_put_and_its_own_links_lead_nowhere() {
     let mut loader = Loader::default();
-    loader.simulate();
+    loader.enable_simulation();
     loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
     let database = loader.finish().unwrap();
     let mut events = Vec::new();
     database.handle(Input::Start, Now::for_test(), &mut events).unwrap();
-    assert!(!events.iter().any(|event| matches!(event, fodo_db::Event::Wanted { .. })), "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, fodo_db::Event::ExternalLinkAdded { .. })), "{events:?}");
 
     put(&database, "speed", "2.5");
     put(&database, "m", "7");

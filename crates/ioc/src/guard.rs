@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
-use fodo_db::{Access, AccessFile, AccessInput, AccessPart, ByField, Database, FieldRef, Granted, Security};
+use fodo_db::{Access, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef, Security};
 use fodo_net::{Peer, Reading, Rights, process};
 
 use crate::IocError;
@@ -68,7 +68,7 @@ pub struct AccessControl {
 }
 
 /// The fields that are inputs of access rules.
-pub type LocalInputs = ByField<Vec<AccessInput>>;
+pub type LocalInputs = FieldMap<Vec<AccessInput>>;
 
 /// The PVs of other IOCs that are inputs of access rules, by name.
 pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
@@ -129,21 +129,21 @@ impl AccessControl {
     }
 
     /// Part of the rules as text, for groups whose name `wanted` accepts; `None` without an access file.
-    pub fn to_text(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    pub fn to_text(&self, part: AccessSection, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
         let security = self.security.as_ref()?;
         Some(security.read().unwrap_or_else(PoisonError::into_inner).shown(part, wanted))
     }
 
     /// The rights of a client for a field.
     pub fn allowed(&self, database: &Database, field: FieldRef, by: &Peer) -> Rights {
-        let access = self.granted(database, field, by).access;
+        let access = self.decide(database, field, by).access;
         Rights { read: access >= Access::Read, write: access >= Access::Write && !self.policy.is_read_only }
     }
 
     /// Whether puts of this client to the field are reported.
     pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
         let may_log = self.policy.tell_put.is_some() && self.logged() != PutFilter::Nothing;
-        may_log && self.granted(database, field, by).is_trapped
+        may_log && self.decide(database, field, by).is_logged
     }
 
     /// Reports a successful put.
@@ -168,13 +168,13 @@ impl AccessControl {
             .unwrap_or(PutFilter::Everything)
     }
 
-    fn granted(&self, database: &Database, field: FieldRef, by: &Peer) -> Granted {
-        let Some(security) = &self.security else { return Granted { access: Access::Write, is_trapped: true } };
+    fn decide(&self, database: &Database, field: FieldRef, by: &Peer) -> AccessDecision {
+        let Some(security) = &self.security else { return AccessDecision { access: Access::Write, is_logged: true } };
         let (group, level) = database.access_group(field);
         let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
         let host = address.as_deref().unwrap_or(&by.host);
         let security = security.read().unwrap_or_else(PoisonError::into_inner);
-        security.granted(&group.to_str(), level, &by.user, host)
+        security.decide(&group.to_str(), level, &by.user, host)
     }
 }
 

@@ -159,7 +159,7 @@ impl Ioc {
 
     /// The same as `of`, but records see the variables of a shell instead of those of the process.
     fn within(mut loader: Loader, environment: Option<site::SharedEnvironment>) -> Result<Ioc, IocError> {
-        loader.stand_at(Arc::new(site::ProcessSite::new(environment)));
+        loader.set_site(Arc::new(site::ProcessSite::new(environment)));
         let n_omitted = loader.omitted().total();
         let database = loader.finish().map_err(IocError::Load)?;
         let (guard, rules, surroundings) = (AccessControl::open(), Rules::none(), Surroundings::of_process());

@@ -1,6 +1,6 @@
 //! Looks up field names and suggests similar names.
 
-use fodo_db::{Database, FieldRef, closest};
+use fodo_db::{Database, FieldRef, closest_match};
 
 use crate::limit::COMPARED_NAMES_MAX;
 
@@ -11,10 +11,10 @@ pub fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     }
     let (record, field) = name.split_once('.').unwrap_or((name, ""));
     if database.field(record).is_none() {
-        let guess = suggestion_text(closest(record, database.record_names().take(COMPARED_NAMES_MAX)));
+        let guess = suggestion_text(closest_match(record, database.record_names().take(COMPARED_NAMES_MAX)));
         return Err(format!("there is no record \"{record}\"{guess}"));
     }
-    let guess = suggestion_text(closest(field, database.field_names(record)));
+    let guess = suggestion_text(closest_match(field, database.field_names(record)));
     Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
 }
 

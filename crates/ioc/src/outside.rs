@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context as TaskContext, Wake, Waker};
 
 use fodo_data::{EventMask, Value};
-use fodo_db::{News, OutsideFacts, OutsideLink, Use};
+use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 use fodo_net::client::Facts;
 use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
 
@@ -23,7 +23,7 @@ use crate::turn::DatabaseDriver;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LinkTarget {
     /// A link of a record.
-    Link(OutsideLink),
+    Link(ExternalLinkId),
     /// The input of access rules with this PV name.
     Input(Arc<str>),
 }
@@ -56,7 +56,7 @@ struct RequestQueue {
 #[derive(Debug, Default)]
 struct PendingRequest {
     /// The name of the channel to open, and its use.
-    open: Option<(String, Use)>,
+    open: Option<(String, LinkUsage)>,
     is_over: bool,
     /// The newest value, and the number of the put if its completion is awaited.
     put: Option<(Value, Option<u64>)>,
@@ -72,7 +72,7 @@ impl LinkRequests {
     }
 
     /// Requests a connection.
-    pub fn open(&self, wish: LinkTarget, name: &str, usage: Use) {
+    pub fn open(&self, wish: LinkTarget, name: &str, usage: LinkUsage) {
         let mut state = self.lock();
         let errand = state.wishes.entry(wish.clone()).or_default();
         (errand.open, errand.is_over) = (Some((name.to_owned(), usage)), false);
@@ -95,7 +95,7 @@ impl LinkRequests {
     }
 
     /// Requests a put; a later put replaces it if it has not been sent yet.
-    pub fn put(&self, link: OutsideLink, value: Value, number: Option<u64>) {
+    pub fn put(&self, link: ExternalLinkId, value: Value, number: Option<u64>) {
         let mut state = self.lock();
         let wish = LinkTarget::Link(link);
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
@@ -108,12 +108,12 @@ impl LinkRequests {
     }
 
     /// How many values of a link were merged.
-    pub fn merged(&self, link: OutsideLink) -> MergedCounts {
+    pub fn merged(&self, link: ExternalLinkId) -> MergedCounts {
         self.lock().wishes.get(&LinkTarget::Link(link)).map(|errand| errand.merged).unwrap_or_default()
     }
 
     /// The current or last server of a link.
-    pub fn server(&self, link: OutsideLink) -> Option<SocketAddr> {
+    pub fn server(&self, link: ExternalLinkId) -> Option<SocketAddr> {
         self.lock().wishes.get(&LinkTarget::Link(link)).and_then(|errand| errand.server)
     }
 
@@ -281,7 +281,7 @@ impl LinkThread {
     }
 
     /// Opens a channel; `None` if the name is invalid, so that it can never connect.
-    fn open(&self, errands: &Arc<LinkRequests>, wish: &LinkTarget, name: &str, usage: Use) -> Option<OpenLink> {
+    fn open(&self, errands: &Arc<LinkRequests>, wish: &LinkTarget, name: &str, usage: LinkUsage) -> Option<OpenLink> {
         let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
         let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
         let tell = move |event| tell(&crank, &callback_errands, &callback_wish, event);
@@ -327,20 +327,20 @@ impl LinkThread {
 
     fn written(&self, wish: &LinkTarget, number: Option<u64>) {
         if let (LinkTarget::Link(link), Some(put)) = (wish, number) {
-            self.crank.handle_link_event(*link, News::Written { put });
+            self.crank.handle_link_event(*link, ExternalPvEvent::PutDone { put });
         }
     }
 }
 
 /// The monitor options of a link; only the newest update is queued. A link that writes subscribes only to follow the
 /// connection, so it requests one element, and updates only when labels or limits change.
-fn options(usage: Use) -> MonitorOptions {
+fn options(usage: LinkUsage) -> MonitorOptions {
     match usage {
-        Use::Reads => MonitorOptions {
+        LinkUsage::Reads => MonitorOptions {
             request: Request { detail: Detail::Full, ..Request::default() },
             ..MonitorOptions::newest()
         },
-        Use::Writes => MonitorOptions {
+        LinkUsage::Writes => MonitorOptions {
             request: Request { detail: Detail::Value, count: 1, kind: None },
             mask: EventMask::PROPERTY,
             ..MonitorOptions::newest()
@@ -377,23 +377,25 @@ fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &LinkTarget,
     }
 }
 
-fn to_link_event(event: MonitorEvent) -> Option<News> {
+fn to_link_event(event: MonitorEvent) -> Option<ExternalPvEvent> {
     Some(match event {
-        MonitorEvent::Connected(facts) => News::Connected(outside(&facts)),
-        MonitorEvent::Rights(facts) => News::Allowed { may_read: facts.may_read, may_write: facts.may_write },
-        MonitorEvent::Update(reading) => News::Updated(reading),
-        MonitorEvent::Unresponsive => News::Silent,
-        MonitorEvent::Responsive => News::HeardAgain,
-        MonitorEvent::Disconnected => News::Lost,
+        MonitorEvent::Connected(facts) => ExternalPvEvent::Connected(outside(&facts)),
+        MonitorEvent::Rights(facts) => {
+            ExternalPvEvent::AccessRights { may_read: facts.may_read, may_write: facts.may_write }
+        }
+        MonitorEvent::Update(reading) => ExternalPvEvent::Updated(reading),
+        MonitorEvent::Unresponsive => ExternalPvEvent::Unresponsive,
+        MonitorEvent::Responsive => ExternalPvEvent::Responsive,
+        MonitorEvent::Disconnected => ExternalPvEvent::Disconnected,
         MonitorEvent::Merged(_) | MonitorEvent::Refused(_) | MonitorEvent::WrongReply(_) | MonitorEvent::Closed => {
             return None;
         }
     })
 }
 
-fn outside(facts: &Facts) -> OutsideFacts {
+fn outside(facts: &Facts) -> ExternalPvFacts {
     let Facts { kind, count_max, may_read, may_write, .. } = *facts;
-    OutsideFacts { kind, count_max, may_read, may_write }
+    ExternalPvFacts { kind, count_max, may_read, may_write }
 }
 
 #[cfg(test)]
@@ -406,22 +408,23 @@ mod tests {
     use super::*;
 
     /// A link identifier from a database.
-    fn link() -> OutsideLink {
+    fn link() -> ExternalLinkId {
         let mut loader = Loader::default();
         let db = br#"record(ao, "a") { field(OUT, "far") }"#;
         loader.load("test.db", "", &mut |_| Ok(db.to_vec())).unwrap();
         let mut events = Vec::new();
         let now = Now { monotonic: Instant::now(), wall: std::time::SystemTime::now().into() };
         loader.finish().unwrap().handle(Input::Start, now, &mut events).unwrap();
-        let wanted =
-            events.iter().find_map(|event| if let Event::Wanted { link, .. } = event { Some(*link) } else { None });
+        let wanted = events
+            .iter()
+            .find_map(|event| if let Event::ExternalLinkAdded { link, .. } = event { Some(*link) } else { None });
         wanted.unwrap()
     }
 
     #[test]
     fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
         let (errands, link) = (LinkRequests::default(), link());
-        errands.open(LinkTarget::Link(link), "far", Use::Writes);
+        errands.open(LinkTarget::Link(link), "far", LinkUsage::Writes);
 
         errands.put(link, 1.0.into(), None);
         errands.put(link, 2.0.into(), Some(2));
@@ -443,10 +446,10 @@ mod tests {
         let wish = |name: &str| LinkTarget::Input(name.into());
 
         for _ in 0..100 {
-            errands.open(wish("a"), "a", Use::Reads);
+            errands.open(wish("a"), "a", LinkUsage::Reads);
             errands.close(wish("a"));
         }
-        errands.open(wish("b"), "b", Use::Reads);
+        errands.open(wish("b"), "b", LinkUsage::Reads);
 
         let held = |state: MutexGuard<'_, RequestQueue>| (state.wishes.len(), state.ready.len());
         assert_eq!(held(errands.lock()), (1, 1));
@@ -455,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_link_that_reads_gets_values_with_limits_and_one_that_writes_only_changes_of_these() {
-        let (reads, writes) = (options(Use::Reads), options(Use::Writes));
+        let (reads, writes) = (options(LinkUsage::Reads), options(LinkUsage::Writes));
 
         assert_eq!((reads.request.detail, reads.request.count), (Detail::Full, 0));
         assert_eq!(reads.mask, MonitorOptions::default().mask);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
-use fodo_db::{ByField, Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
+use fodo_db::{Channel, ChannelError, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError, PutId};
 use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
@@ -20,7 +20,7 @@ pub struct Records {
 
 #[derive(Debug, Default)]
 struct OpenPvs {
-    pvs: ByField<Weak<RecordPv>>,
+    pvs: FieldMap<Weak<RecordPv>>,
     /// At this size, unused objects are removed.
     prune_at: usize,
 }
@@ -33,7 +33,7 @@ impl Records {
 
 impl Source for Records {
     fn serves(&self, name: &str) -> bool {
-        self.crank.database().claims(name)
+        self.crank.database().has_channel(name)
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
@@ -84,8 +84,8 @@ pub struct RecordPv {
 struct FilterState {
     /// The PV without filters.
     of: Arc<RecordPv>,
-    facts: Facts,
-    chain: Mutex<Chain>,
+    facts: FieldFacts,
+    chain: Mutex<FilterChain>,
     /// The event masks of all subscriptions; filters see only these events.
     wanted: AtomicU8,
 }
@@ -108,7 +108,7 @@ impl RecordPv {
     fn filtered(of: Arc<RecordPv>, filters: Vec<Filter>) -> Arc<RecordPv> {
         let (crank, field) = (of.crank.clone(), of.field);
         let mut facts = crank.database().facts(field);
-        let chain = Mutex::new(Chain::new(filters, &mut facts));
+        let chain = Mutex::new(FilterChain::new(filters, &mut facts));
         let count_max = facts.count_max;
         RecordPv::with(
             crank,
@@ -245,7 +245,7 @@ impl Pv for RecordPv {
 pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
-        PutError::Unprocessed => PutRefusal::Unprocessed(error.to_string()),
+        PutError::ProcessingFailed => PutRefusal::Unprocessed(error.to_string()),
         other => PutRefusal::Rejected(other.to_string()),
     }
 }

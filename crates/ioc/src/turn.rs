@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Reading, Value};
-use fodo_db::{ByField, Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
+use fodo_db::{
+    Database, Event, ExternalLinkId, ExternalPvEvent, FieldMap, FieldRef, FilterContext, Input, LinkUsage, PutError,
+    PutId,
+};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::guard::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
@@ -30,7 +33,7 @@ pub struct DatabaseDriver {
 #[derive(Debug, Default)]
 struct DriverState {
     events: Vec<Event>,
-    watched: ByField<Arc<RecordPv>>,
+    watched: FieldMap<Arc<RecordPv>>,
     /// Inputs of access rules: fields, and PVs of other IOCs.
     inputs: LocalInputs,
     outside_inputs: OutsideInputs,
@@ -115,7 +118,7 @@ impl DatabaseDriver {
         for (name, inputs) in &turn.outside_inputs {
             self.guard.set_input(inputs, turn.outside_readings.get(name));
             if !before.contains_key(name) {
-                self.errands.open(LinkTarget::Input(name.clone()), name, Use::Reads);
+                self.errands.open(LinkTarget::Input(name.clone()), name, LinkUsage::Reads);
             }
         }
     }
@@ -134,11 +137,11 @@ impl DatabaseDriver {
     }
 
     /// Handles an event of a link to another IOC.
-    pub fn handle_link_event(&self, link: OutsideLink, news: News) {
+    pub fn handle_link_event(&self, link: ExternalLinkId, event: ExternalPvEvent) {
         let mut turn = self.lock();
         if !turn.is_stopped {
             // This input is never refused.
-            let _ = self.handle(&mut turn, Input::Outside { link, news });
+            let _ = self.handle(&mut turn, Input::ExternalPv { link, event });
         }
     }
 
@@ -237,8 +240,8 @@ impl DatabaseDriver {
         if let (Err(_), Some(put)) = (&result, put) {
             turn.puts.remove(&put);
         }
-        if let (Ok(()) | Err(PutError::Unprocessed), Some(written)) = (&result, written) {
-            let waiting = put.filter(|put| self.database.waits(field, *put));
+        if let (Ok(()) | Err(PutError::ProcessingFailed), Some(written)) = (&result, written) {
+            let waiting = put.filter(|put| self.database.is_put_queued(field, *put));
             match waiting.and_then(|put| turn.puts.get_mut(&put)) {
                 Some(pending) => pending.written = Some(written),
                 None => self.tell_put(written),
@@ -256,9 +259,9 @@ impl DatabaseDriver {
     /// Cancels a put; if it still waits for its record, it is not executed.
     pub fn give_up(&self, field: FieldRef, put: PutId) {
         let mut turn = self.lock();
-        let is_unwritten = self.database.waits(field, put);
+        let is_unwritten = self.database.is_put_queued(field, put);
         // This input is never refused.
-        let _ = self.handle(&mut turn, Input::GiveUp { field, put });
+        let _ = self.handle(&mut turn, Input::CancelPut { field, put });
         let written = turn.puts.remove(&put).and_then(|pending| pending.written);
         if let Some(written) = written.filter(|_| !is_unwritten) {
             self.tell_put(written);
@@ -291,8 +294,8 @@ impl DatabaseDriver {
     }
 
     /// The context that filters of a channel to the field need.
-    pub fn filter_context(&self, field: FieldRef) -> Moment<'_> {
-        self.database.moment(field, now().wall)
+    pub fn filter_context(&self, field: FieldRef) -> FilterContext<'_> {
+        self.database.filter_context(field, now().wall)
     }
 
     /// Calls `work` while no change can be posted.
@@ -339,10 +342,12 @@ impl DatabaseDriver {
                         completion.refused(refusal(error));
                     }
                 }
-                Event::Wanted { link, name, usage } => self.errands.open(LinkTarget::Link(link), &name.to_str(), usage),
-                Event::Unwanted { link } => self.errands.close(LinkTarget::Link(link)),
-                Event::Driven { link, value, put } => self.errands.put(link, value, put),
-                Event::Regrouped => are_rights_new |= self.guard.has_rules(),
+                Event::ExternalLinkAdded { link, name, usage } => {
+                    self.errands.open(LinkTarget::Link(link), &name.to_str(), usage)
+                }
+                Event::ExternalLinkRemoved { link } => self.errands.close(LinkTarget::Link(link)),
+                Event::ExternalPut { link, value, put } => self.errands.put(link, value, put),
+                Event::AccessGroupChanged => are_rights_new |= self.guard.has_rules(),
             }
         }
         if are_rights_new {

@@ -88,9 +88,9 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
 fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<CheckFinding>, String> {
     let variables = fodo_db::Macros::parse(macros)?;
     let mut found = Vec::new();
-    let mut loader = Loader::that_keeps_places();
+    let mut loader = Loader::with_places();
     if simulates {
-        loader.simulate();
+        loader.enable_simulation();
     }
     let (mut requests, mut n_databases) = (Vec::new(), 0);
     let path = std::env::var("EPICS_DB_INCLUDE_PATH").unwrap_or_default();
@@ -122,15 +122,17 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Chec
             loaded.err().into_iter().flatten().map(|error| CheckFinding { weight: FindingLevel::Error, error }),
         );
     }
-    let misfits = loader.leave_misfits_out().into_iter();
-    found.extend(misfits.map(|error| CheckFinding { weight: FindingLevel::Error, error }));
-    let inert =
-        loader.inert().into_iter().map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
+    let invalid_links = loader.disable_invalid_links().into_iter();
+    found.extend(invalid_links.map(|error| CheckFinding { weight: FindingLevel::Error, error }));
+    let inert = loader
+        .inert_records()
+        .into_iter()
+        .map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
     found.extend(inert.map(|error| CheckFinding { weight: FindingLevel::Note, error }));
-    found.extend(loader.remarks().into_iter().map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
+    found.extend(loader.warnings().into_iter().map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
     if !requests.is_empty() {
         // Without a database it is unknown which PVs exist.
-        let missing = loader.missing().clone();
+        let missing = loader.omitted_records().clone();
         let database = loader.finish().ok().filter(|_| n_databases > 0);
         let wrong = requests.iter().flat_map(|name| check_request_file(name, &variables, database.as_ref(), &missing));
         found.extend(wrong.map(|error| CheckFinding { weight: FindingLevel::Warning, error }));

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use fodo_db::{ExpandedTemplate, LoadError, Macros, TemplateSet, Undefined};
+use fodo_db::{ExpandedTemplate, LoadError, Macros, TemplateStatement, UndefinedMacros};
 use fodo_ioc::{file, printable};
 
 use crate::epics::OutputStreams;
@@ -139,11 +139,11 @@ impl Expansion<'_> {
         let (sets, warnings) = fodo_db::template_sets(file, &bytes, &environment)?;
         for set in sets {
             let (template, list, place) = match set {
-                TemplateSet::Global(list) => {
+                TemplateStatement::Global(list) => {
                     let _ = macros.add(&list);
                     continue;
                 }
-                TemplateSet::Instance { template, macros, place } => (template, macros, place),
+                TemplateStatement::Instance { template, macros, place } => (template, macros, place),
             };
             let named = templates.first().map(|name| (*name).clone()).or(template);
             let name = named.ok_or_else(|| LoadError::of_file(&place, "this row names no template".into()))?;
@@ -162,7 +162,7 @@ impl Expansion<'_> {
     }
 
     fn template(&mut self, file: &str, folders: SearchFolders, macros: &mut Macros) -> Result<(), LoadError> {
-        let undefined = if self.arguments.verify { Undefined::Marked } else { Undefined::Kept };
+        let undefined = if self.arguments.verify { UndefinedMacros::Mark } else { UndefinedMacros::Keep };
         let (mut folders, paths, read) = (folders, &self.arguments.paths, &mut self.read);
         let mut open = |name: &str| {
             let (found, bytes) = std::mem::replace(&mut folders, SearchFolders::All).open(paths, name)?;

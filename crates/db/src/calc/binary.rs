@@ -39,47 +39,47 @@ fn crc16(bytes: &[u8]) -> [u8; 2] {
 
 /// The binary format of a number. The first byte is the most significant, as in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+enum BinaryFormat {
     /// An integer: number of bytes, and whether it is signed.
     Whole(usize, bool),
     Float,
     Double,
 }
 
-impl Layout {
+impl BinaryFormat {
     fn n_bytes(self) -> usize {
         match self {
-            Layout::Whole(n_bytes, _) => n_bytes,
-            Layout::Float => 4,
-            Layout::Double => 8,
+            BinaryFormat::Whole(n_bytes, _) => n_bytes,
+            BinaryFormat::Float => 4,
+            BinaryFormat::Double => 8,
         }
     }
 
     fn number(self, bytes: &[u8]) -> Option<f64> {
         let bits = bytes.get(..self.n_bytes())?.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
         Some(match self {
-            Layout::Whole(n_bytes, true) => {
+            BinaryFormat::Whole(n_bytes, true) => {
                 let n_above = 64 - 8 * n_bytes as u32;
                 ((bits << n_above) as i64 >> n_above) as f64
             }
-            Layout::Whole(_, false) => bits as f64,
-            Layout::Float => f64::from(f32::from_bits(bits as u32)),
-            Layout::Double => f64::from_bits(bits),
+            BinaryFormat::Whole(_, false) => bits as f64,
+            BinaryFormat::Float => f64::from(f32::from_bits(bits as u32)),
+            BinaryFormat::Double => f64::from_bits(bits),
         })
     }
 
     fn bytes(self, number: f64) -> Vec<u8> {
         let bits = match self {
-            Layout::Whole(..) => number as i64 as u64,
-            Layout::Float => u64::from((number as f32).to_bits()),
-            Layout::Double => number.to_bits(),
+            BinaryFormat::Whole(..) => number as i64 as u64,
+            BinaryFormat::Float => u64::from((number as f32).to_bits()),
+            BinaryFormat::Double => number.to_bits(),
         };
         (0..self.n_bytes()).rev().map(|place| (bits >> (8 * place)) as u8).collect()
     }
 }
 
 /// Parses a conversion after `%`. Returns the format, whether the value is skipped (`*`), and the rest.
-fn layout(format: &[u8]) -> Option<(Layout, bool, &[u8])> {
+fn layout(format: &[u8]) -> Option<(BinaryFormat, bool, &[u8])> {
     let skipped = format.strip_prefix(b"*");
     let rest = skipped.unwrap_or(format);
     let (size, rest) = match rest {
@@ -89,11 +89,11 @@ fn layout(format: &[u8]) -> Option<(Layout, bool, &[u8])> {
     let (kind, rest) = rest.split_first()?;
     let n_bytes = if size == b'h' { 2 } else { 4 };
     let layout = match kind {
-        b'd' | b'i' => Layout::Whole(n_bytes, true),
-        b'o' | b'u' | b'x' | b'X' => Layout::Whole(n_bytes, false),
-        b'e' | b'E' | b'f' | b'g' | b'G' if size == b'l' => Layout::Double,
-        b'e' | b'E' | b'f' | b'g' | b'G' => Layout::Float,
-        b'c' => Layout::Whole(1, true),
+        b'd' | b'i' => BinaryFormat::Whole(n_bytes, true),
+        b'o' | b'u' | b'x' | b'X' => BinaryFormat::Whole(n_bytes, false),
+        b'e' | b'E' | b'f' | b'g' | b'G' if size == b'l' => BinaryFormat::Double,
+        b'e' | b'E' | b'f' | b'g' | b'G' => BinaryFormat::Float,
+        b'c' => BinaryFormat::Whole(1, true),
         _ => return None,
     };
     Some((layout, skipped.is_some(), rest))

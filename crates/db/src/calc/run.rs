@@ -160,7 +160,7 @@ pub(super) fn truth(is_true: bool) -> f64 {
 
 /// Converts to 32 bits: numbers in the range of `int` or `unsigned` keep their bits, as in Base.
 fn whole(number: f64) -> i32 {
-    if number < 0.0 { cut(number) } else { cut_unsigned(number) as i32 }
+    if number < 0.0 { cut(number) } else { to_u32_x86(number) as i32 }
 }
 
 /// The cast to `int` on x86: every number out of range becomes the minimum.
@@ -169,7 +169,7 @@ fn cut(number: f64) -> i32 {
 }
 
 /// The cast to `unsigned` on x86, which converts to 64 bits first.
-fn cut_unsigned(number: f64) -> u32 {
+fn to_u32_x86(number: f64) -> u32 {
     if number < 9_223_372_036_854_775_808.0 { number as i64 as u32 } else { 0 }
 }
 

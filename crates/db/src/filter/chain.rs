@@ -2,23 +2,23 @@
 
 use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
 
-use super::{Filter, Moment, SyncMode, TimeForm, time};
-use crate::Facts;
+use super::{Filter, FilterContext, SyncMode, TimeFormat, time};
+use crate::FieldFacts;
 use crate::state::State;
 
 const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
 
 /// The filters of one channel, with their state.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
+pub struct FilterChain {
     /// The filters that drop updates or change time stamps. As in Base, all of them run before the others.
-    gates: Vec<Gate>,
-    shapes: Vec<Shape>,
+    update_filters: Vec<UpdateFilter>,
+    value_filters: Vec<ValueFilter>,
 }
 
 /// A filter that drops updates, or changes their time stamp.
 #[derive(Clone, Debug, PartialEq)]
-enum Gate {
+enum UpdateFilter {
     Deadband { by: f64, is_relative: bool, last: f64, band: f64 },
     Stamp,
     Sync { mode: SyncMode, state: State, was_on: bool, last: Option<(EventMask, Reading)> },
@@ -28,82 +28,89 @@ enum Gate {
 
 /// A filter that converts the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Shape {
+enum ValueFilter {
     Slice { start: i32, step: i32, end: i32 },
-    Time { form: TimeForm, is_unix: bool },
+    Time { form: TimeFormat, is_unix: bool },
 }
 
-impl Chain {
+impl FilterChain {
     /// Makes the filters of a new channel. `facts` are the properties of the field; they become those of the channel.
-    pub fn new(filters: Vec<Filter>, facts: &mut Facts) -> Chain {
-        let mut chain = Chain { gates: Vec::new(), shapes: Vec::new() };
+    pub fn new(filters: Vec<Filter>, facts: &mut FieldFacts) -> FilterChain {
+        let mut chain = FilterChain { update_filters: Vec::new(), value_filters: Vec::new() };
         for filter in filters {
             match filter {
                 // A slice of a scalar has no effect.
                 Filter::Slice { .. } if facts.count_max <= 1 => {}
                 Filter::Slice { start, step, end } => {
                     facts.count_max = cut_max(start, step, end, facts.count_max as usize) as u32;
-                    chain.shapes.push(Shape::Slice { start, step, end });
+                    chain.value_filters.push(ValueFilter::Slice { start, step, end });
                 }
                 Filter::Time { form, is_unix } => {
                     (facts.kind, facts.count_max) = match form {
-                        TimeForm::Double => (Kind::F64, 1),
-                        TimeForm::Seconds | TimeForm::Nanos => (Kind::U32, 1),
-                        TimeForm::Both => (Kind::U32, 2),
-                        TimeForm::EpicsText | TimeForm::IsoText => (Kind::Text, 1),
+                        TimeFormat::Double => (Kind::F64, 1),
+                        TimeFormat::Seconds | TimeFormat::Nanos => (Kind::U32, 1),
+                        TimeFormat::Both => (Kind::U32, 2),
+                        TimeFormat::EpicsText | TimeFormat::IsoText => (Kind::Text, 1),
                     };
-                    chain.shapes.push(Shape::Time { form, is_unix });
+                    chain.value_filters.push(ValueFilter::Time { form, is_unix });
                 }
                 Filter::Deadband { by, is_relative } => {
-                    chain.gates.push(Gate::Deadband { by, is_relative, last: f64::NAN, band: by });
+                    chain.update_filters.push(UpdateFilter::Deadband { by, is_relative, last: f64::NAN, band: by });
                 }
-                Filter::Stamp => chain.gates.push(Gate::Stamp),
+                Filter::Stamp => chain.update_filters.push(UpdateFilter::Stamp),
                 Filter::Sync { mode, state } => {
-                    chain.gates.push(Gate::Sync { mode, state, was_on: false, last: None });
+                    chain.update_filters.push(UpdateFilter::Sync { mode, state, was_on: false, last: None });
                 }
-                Filter::Decimate { n } => chain.gates.push(Gate::Decimate { n, place: 0 }),
-                Filter::Tag { mask, value } => chain.gates.push(Gate::Tag { mask, value, is_first: true }),
+                Filter::Decimate { n } => chain.update_filters.push(UpdateFilter::Decimate { n, place: 0 }),
+                Filter::Tag { mask, value } => {
+                    chain.update_filters.push(UpdateFilter::Tag { mask, value, is_first: true })
+                }
             }
         }
         chain
     }
 
     /// Filters the reading of a get. No reading is dropped, and the state does not change.
-    pub fn read(&self, mut reading: Reading, moment: &Moment) -> Reading {
-        if self.gates.contains(&Gate::Stamp) {
+    pub fn read(&self, mut reading: Reading, moment: &FilterContext) -> Reading {
+        if self.update_filters.contains(&UpdateFilter::Stamp) {
             reading.time = moment.now;
         }
         self.shape(reading, moment)
     }
 
     /// Filters an update. Returns the update, an earlier one in its place, or `None`.
-    pub fn update(&mut self, mask: EventMask, reading: Reading, moment: &Moment) -> Option<(EventMask, Reading)> {
+    pub fn update(
+        &mut self,
+        mask: EventMask,
+        reading: Reading,
+        moment: &FilterContext,
+    ) -> Option<(EventMask, Reading)> {
         let (mask, reading) = self
-            .gates
+            .update_filters
             .iter_mut()
             .try_fold((mask, reading), |(mask, reading), gate| gate.pass(mask, reading, moment))?;
         Some((mask, self.shape(reading, moment)))
     }
 
-    fn shape(&self, mut reading: Reading, moment: &Moment) -> Reading {
-        for shape in &self.shapes {
+    fn shape(&self, mut reading: Reading, moment: &FilterContext) -> Reading {
+        for shape in &self.value_filters {
             reading.value = match *shape {
-                Shape::Slice { start, step, end } => match &reading.value {
+                ValueFilter::Slice { start, step, end } => match &reading.value {
                     Value::Array(array) => Value::Array(slice(array, start, step, end)),
                     Value::Scalar(_) => reading.value,
                 },
-                Shape::Time { form, is_unix } => time::value(form, is_unix, reading.time, moment.site),
+                ValueFilter::Time { form, is_unix } => time::value(form, is_unix, reading.time, moment.site),
             };
         }
         reading
     }
 }
 
-impl Gate {
-    fn pass(&mut self, mask: EventMask, mut reading: Reading, moment: &Moment) -> Option<(EventMask, Reading)> {
+impl UpdateFilter {
+    fn pass(&mut self, mask: EventMask, mut reading: Reading, moment: &FilterContext) -> Option<(EventMask, Reading)> {
         let is_property = mask.meets(EventMask::PROPERTY);
         match self {
-            Gate::Deadband { by, is_relative, last, band } => {
+            UpdateFilter::Deadband { by, is_relative, last, band } => {
                 let Some(value) = number(&reading.value) else { return Some((mask, reading)) };
                 let mut passed = EventMask(mask.0 & !CHANGED.0);
                 if distance(*last, value) > *band {
@@ -118,9 +125,9 @@ impl Gate {
                 }
                 return Some((passed, reading));
             }
-            Gate::Stamp => reading.time = moment.now,
-            Gate::Sync { .. } | Gate::Decimate { .. } | Gate::Tag { .. } if is_property => {}
-            Gate::Sync { mode, state, was_on, last } => {
+            UpdateFilter::Stamp => reading.time = moment.now,
+            UpdateFilter::Sync { .. } | UpdateFilter::Decimate { .. } | UpdateFilter::Tag { .. } if is_property => {}
+            UpdateFilter::Sync { mode, state, was_on, last } => {
                 let is_on = state.is_on();
                 let (went_on, went_off) = (is_on && !*was_on, !is_on && *was_on);
                 *was_on = is_on;
@@ -133,12 +140,12 @@ impl Gate {
                     SyncMode::Unless => (!is_on).then_some((mask, reading)),
                 };
             }
-            Gate::Decimate { n, place } => {
+            UpdateFilter::Decimate { n, place } => {
                 let is_passed = *place == 0;
                 *place = (*place + 1) % *n;
                 return is_passed.then_some((mask, reading));
             }
-            Gate::Tag { mask: bits, value, is_first } => {
+            UpdateFilter::Tag { mask: bits, value, is_first } => {
                 // As in Base, the 32-bit arguments are sign-extended to the 64 bits of the tag.
                 let is_wanted = moment.user_tag & i64::from(*bits).cast_unsigned() == i64::from(*value).cast_unsigned();
                 if !std::mem::take(is_first) && !is_wanted {
@@ -200,29 +207,29 @@ mod tests {
 
     use super::*;
     use crate::filter::filters;
-    use crate::site::Nowhere;
+    use crate::site::DefaultSite;
     use crate::state::States;
 
     const VALUE: EventMask = EventMask::VALUE;
     const ALARM: EventMask = EventMask::ALARM;
     const PROPERTY: EventMask = EventMask::PROPERTY;
 
-    fn moment() -> Moment<'static> {
-        Moment { now: TimeStamp { unix_s: 1_800_000_000, nanos: 5 }, user_tag: 0, site: &Nowhere }
+    fn moment() -> FilterContext<'static> {
+        FilterContext { now: TimeStamp { unix_s: 1_800_000_000, nanos: 5 }, user_tag: 0, site: &DefaultSite }
     }
 
-    fn chain_of(text: &str, states: &States, kind: Kind, count_max: u32) -> (Chain, Facts) {
-        let mut facts = Facts { kind, count_max, is_read_only: false, record_type: "any" };
-        let chain = Chain::new(filters(text, 0, states).unwrap(), &mut facts);
+    fn chain_of(text: &str, states: &States, kind: Kind, count_max: u32) -> (FilterChain, FieldFacts) {
+        let mut facts = FieldFacts { kind, count_max, is_read_only: false, record_type: "any" };
+        let chain = FilterChain::new(filters(text, 0, states).unwrap(), &mut facts);
         (chain, facts)
     }
 
-    fn scalar_chain(text: &str) -> Chain {
+    fn scalar_chain(text: &str) -> FilterChain {
         chain_of(text, &States::default(), Kind::F64, 1).0
     }
 
     /// The updates that pass.
-    fn passed(chain: &mut Chain, updates: &[(EventMask, f64)]) -> Vec<(EventMask, f64)> {
+    fn passed(chain: &mut FilterChain, updates: &[(EventMask, f64)]) -> Vec<(EventMask, f64)> {
         let passed = updates.iter().filter_map(|(mask, value)| {
             let (mask, reading) = chain.update(*mask, Reading::bare(Value::from(*value)), &moment())?;
             Some((mask, number(&reading.value)?))
@@ -230,7 +237,7 @@ mod tests {
         passed.collect()
     }
 
-    fn values(chain: &mut Chain, values: &[f64]) -> Vec<f64> {
+    fn values(chain: &mut FilterChain, values: &[f64]) -> Vec<f64> {
         let updates: Vec<(EventMask, f64)> = values.iter().map(|value| (VALUE, *value)).collect();
         passed(chain, &updates).into_iter().map(|(_, value)| value).collect()
     }
@@ -288,7 +295,7 @@ mod tests {
     fn tags_are_compared_behind_the_first_update() {
         let mut chain = scalar_chain("{utag:{M:0xf,V:2}}");
         let mut update = |user_tag| {
-            let moment = Moment { user_tag, ..moment() };
+            let moment = FilterContext { user_tag, ..moment() };
             chain.update(VALUE, Reading::bare(Value::from(1.0)), &moment).is_some()
         };
 

@@ -10,12 +10,12 @@ use std::fmt;
 
 use fodo_data::TimeStamp;
 
-pub use self::chain::Chain;
+pub use self::chain::FilterChain;
 pub(crate) use self::parse::filters;
 use crate::site::Site;
 use crate::state::State;
 
-/// One filter of a channel name. Its state is in the [`Chain`].
+/// One filter of a channel name. Its state is in the [`FilterChain`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// `arr`, `[s:i:e]`: selects elements of an array; negative indices count from the end.
@@ -39,7 +39,7 @@ pub enum Filter {
     /// `ts{num:..}`, `ts{str:..}`: replaces the value by the time stamp.
     Time {
         /// The format of the value.
-        form: TimeForm,
+        form: TimeFormat,
         /// Whether numbers count from 1970 instead of 1990.
         is_unix: bool,
     },
@@ -66,7 +66,7 @@ pub enum Filter {
 
 /// The format of a time stamp as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeForm {
+pub enum TimeFormat {
     /// Seconds with fraction, as a double.
     Double,
     /// Whole seconds.
@@ -100,7 +100,7 @@ pub enum SyncMode {
 
 /// The context of a reading that filters need.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct FilterContext<'a> {
     /// The present wall-clock time.
     pub now: TimeStamp,
     /// The record's UTAG.
@@ -126,16 +126,16 @@ pub enum FilterFault {
     /// A syntax error, with a description.
     Syntax(&'static str),
     /// The filter is unknown.
-    NoSuchFilter(String),
+    UnknownFilter(String),
     /// The argument is unknown.
-    NoSuchArgument {
+    UnknownArgument {
         /// The filter.
         filter: &'static str,
         /// The name of the argument.
         argument: String,
     },
     /// The value of the argument is invalid.
-    BadValue {
+    InvalidValue {
         /// The argument.
         argument: &'static str,
         /// A description of valid values.
@@ -149,9 +149,9 @@ pub enum FilterFault {
         argument: &'static str,
     },
     /// The state does not exist.
-    NoSuchState(String),
+    UnknownState(String),
     /// `$` follows a field that is neither a text nor a link.
-    NoText,
+    NotText,
 }
 
 impl fmt::Display for FilterError {
@@ -165,16 +165,16 @@ impl fmt::Display for FilterFault {
         match self {
             FilterFault::TooLong => write!(f, "the name is longer than {} bytes", crate::limit::FILTER_BYTES_MAX),
             FilterFault::Syntax(what) => write!(f, "{what}"),
-            FilterFault::NoSuchFilter(name) => {
+            FilterFault::UnknownFilter(name) => {
                 write!(f, "unknown filter \"{}\"; known are {}", name.escape_debug(), parse::NAMES.join(", "))
             }
-            FilterFault::NoSuchArgument { filter, argument } => {
+            FilterFault::UnknownArgument { filter, argument } => {
                 write!(f, "the filter {filter} has no argument \"{}\"", argument.escape_debug())
             }
-            FilterFault::BadValue { argument, expected } => write!(f, "{argument} must be {expected}"),
+            FilterFault::InvalidValue { argument, expected } => write!(f, "{argument} must be {expected}"),
             FilterFault::Missing { filter, argument } => write!(f, "the filter {filter} needs {argument}"),
-            FilterFault::NoSuchState(name) => write!(f, "there is no state \"{}\"", name.escape_debug()),
-            FilterFault::NoText => write!(f, "only texts and links can be read as characters with '$'"),
+            FilterFault::UnknownState(name) => write!(f, "there is no state \"{}\"", name.escape_debug()),
+            FilterFault::NotText => write!(f, "only texts and links can be read as characters with '$'"),
         }
     }
 }

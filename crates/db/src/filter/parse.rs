@@ -1,7 +1,7 @@
 //! Parses filters after a channel name: `[s:i:e]` and `{"dbnd":{"abs":1.5}}`.
 
-use super::{Filter, FilterError, FilterFault, SyncMode, TimeForm};
-use crate::json::{self, Entry, Json};
+use super::{Filter, FilterError, FilterFault, SyncMode, TimeFormat};
+use crate::json::{self, Json, JsonMember};
 use crate::limit::FILTER_BYTES_MAX;
 use crate::state::States;
 
@@ -89,12 +89,12 @@ fn c_number(text: &str) -> Option<i32> {
 /// A fault and its position in the JSON.
 type Fault = (usize, FilterFault);
 
-fn filter(entry: &Entry, states: &States) -> Result<Filter, Fault> {
+fn filter(entry: &JsonMember, states: &States) -> Result<Filter, Fault> {
     let Some(name) = NAMES.iter().find(|known| **known == entry.name) else {
-        return Err((entry.at, FilterFault::NoSuchFilter(cut(&entry.name))));
+        return Err((entry.at, FilterFault::UnknownFilter(cut(&entry.name))));
     };
     let Json::Map(arguments) = &entry.value else {
-        return Err((entry.at, FilterFault::BadValue { argument: name, expected: "a map of arguments in braces" }));
+        return Err((entry.at, FilterFault::InvalidValue { argument: name, expected: "a map of arguments in braces" }));
     };
     match *name {
         "arr" => array(arguments),
@@ -106,7 +106,7 @@ fn filter(entry: &Entry, states: &States) -> Result<Filter, Fault> {
     }
 }
 
-fn array(arguments: &[Entry]) -> Result<Filter, Fault> {
+fn array(arguments: &[JsonMember]) -> Result<Filter, Fault> {
     let (mut start, mut step, mut end) = (0, 1, -1);
     for argument in arguments {
         match known("arr", argument, &["s", "i", "e"])? {
@@ -118,7 +118,7 @@ fn array(arguments: &[Entry]) -> Result<Filter, Fault> {
     Ok(Filter::Slice { start, step: step.max(1), end })
 }
 
-fn deadband(arguments: &[Entry]) -> Result<Filter, Fault> {
+fn deadband(arguments: &[JsonMember]) -> Result<Filter, Fault> {
     const MODES: [(&str, bool); 2] = [("abs", false), ("rel", true)];
     let (mut by, mut is_relative) = (0.0, false);
     for argument in arguments {
@@ -132,10 +132,14 @@ fn deadband(arguments: &[Entry]) -> Result<Filter, Fault> {
     Ok(Filter::Deadband { by, is_relative })
 }
 
-fn time(arguments: &[Entry]) -> Result<Filter, Fault> {
-    const NUMBERS: [(&str, TimeForm); 4] =
-        [("dbl", TimeForm::Double), ("sec", TimeForm::Seconds), ("nsec", TimeForm::Nanos), ("ts", TimeForm::Both)];
-    const TEXTS: [(&str, TimeForm); 2] = [("epics", TimeForm::EpicsText), ("iso", TimeForm::IsoText)];
+fn time(arguments: &[JsonMember]) -> Result<Filter, Fault> {
+    const NUMBERS: [(&str, TimeFormat); 4] = [
+        ("dbl", TimeFormat::Double),
+        ("sec", TimeFormat::Seconds),
+        ("nsec", TimeFormat::Nanos),
+        ("ts", TimeFormat::Both),
+    ];
+    const TEXTS: [(&str, TimeFormat); 2] = [("epics", TimeFormat::EpicsText), ("iso", TimeFormat::IsoText)];
     let (mut number, mut text, mut is_unix) = (None, None, false);
     for argument in arguments {
         match known("ts", argument, &["num", "epoch", "str"])? {
@@ -150,7 +154,7 @@ fn time(arguments: &[Entry]) -> Result<Filter, Fault> {
     Ok(text.or(number).map_or(Filter::Stamp, |form| Filter::Time { form, is_unix }))
 }
 
-fn sync(at: usize, arguments: &[Entry], states: &States) -> Result<Filter, Fault> {
+fn sync(at: usize, arguments: &[JsonMember], states: &States) -> Result<Filter, Fault> {
     const MODES: [(&str, SyncMode); 6] = [
         ("before", SyncMode::Before),
         ("first", SyncMode::First),
@@ -175,11 +179,11 @@ fn sync(at: usize, arguments: &[Entry], states: &States) -> Result<Filter, Fault
     let mode = mode.ok_or_else(|| missing("m"))?;
     let (argument, called) = state.ok_or_else(|| missing("s"))?;
     let Json::Text(name) = &argument.value else { return Err(bad(argument, called, STATE)) };
-    let state = states.find(name).ok_or_else(|| (argument.at, FilterFault::NoSuchState(cut(name))))?;
+    let state = states.find(name).ok_or_else(|| (argument.at, FilterFault::UnknownState(cut(name))))?;
     Ok(Filter::Sync { mode, state })
 }
 
-fn decimate(at: usize, arguments: &[Entry]) -> Result<Filter, Fault> {
+fn decimate(at: usize, arguments: &[JsonMember]) -> Result<Filter, Fault> {
     let mut n = None;
     for argument in arguments {
         known("dec", argument, &["n"])?;
@@ -190,12 +194,12 @@ fn decimate(at: usize, arguments: &[Entry]) -> Result<Filter, Fault> {
     }
     match n {
         Some(Some(n)) => Ok(Filter::Decimate { n }),
-        Some(None) => Err((at, FilterFault::BadValue { argument: "n", expected: "a whole number, at least 1" })),
+        Some(None) => Err((at, FilterFault::InvalidValue { argument: "n", expected: "a whole number, at least 1" })),
         None => Err((at, FilterFault::Missing { filter: "dec", argument: "n" })),
     }
 }
 
-fn tag(arguments: &[Entry]) -> Result<Filter, Fault> {
+fn tag(arguments: &[JsonMember]) -> Result<Filter, Fault> {
     let (mut mask, mut value) = (-1, 0);
     for argument in arguments {
         match known("utag", argument, &["M", "V"])? {
@@ -207,17 +211,17 @@ fn tag(arguments: &[Entry]) -> Result<Filter, Fault> {
 }
 
 /// Finds the argument. As in Base, the start of its name is enough.
-fn known(filter: &'static str, argument: &Entry, names: &[&'static str]) -> Result<&'static str, Fault> {
+fn known(filter: &'static str, argument: &JsonMember, names: &[&'static str]) -> Result<&'static str, Fault> {
     let found = names.iter().find(|name| name.starts_with(&*argument.name));
-    let unknown = || FilterFault::NoSuchArgument { filter, argument: cut(&argument.name) };
+    let unknown = || FilterFault::UnknownArgument { filter, argument: cut(&argument.name) };
     found.copied().filter(|_| !argument.name.is_empty()).ok_or_else(|| (argument.at, unknown()))
 }
 
-fn bad(argument: &Entry, name: &'static str, expected: &'static str) -> Fault {
-    (argument.at, FilterFault::BadValue { argument: name, expected })
+fn bad(argument: &JsonMember, name: &'static str, expected: &'static str) -> Fault {
+    (argument.at, FilterFault::InvalidValue { argument: name, expected })
 }
 
-fn whole(argument: &Entry, name: &'static str) -> Result<i32, Fault> {
+fn whole(argument: &JsonMember, name: &'static str) -> Result<i32, Fault> {
     let number = match &argument.value {
         Json::Whole(number) => i32::try_from(*number).ok(),
         Json::Real(real) if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(real) => Some(*real as i32),
@@ -228,7 +232,7 @@ fn whole(argument: &Entry, name: &'static str) -> Result<i32, Fault> {
     number.ok_or_else(|| bad(argument, name, WHOLE))
 }
 
-fn real(argument: &Entry, name: &'static str) -> Result<f64, Fault> {
+fn real(argument: &JsonMember, name: &'static str) -> Result<f64, Fault> {
     let number = match &argument.value {
         Json::Whole(number) => Some(*number as f64),
         Json::Real(real) => Some(*real),
@@ -241,7 +245,7 @@ fn real(argument: &Entry, name: &'static str) -> Result<f64, Fault> {
 
 /// Parses a choice by its word. As in Base, the start of the word is enough.
 fn word<T: Copy>(
-    argument: &Entry,
+    argument: &JsonMember,
     name: &'static str,
     words: &[(&str, T)],
     expected: &'static str,
@@ -255,7 +259,7 @@ fn word<T: Copy>(
 
 /// Parses a choice by its word or its number.
 fn choice<T: Copy>(
-    argument: &Entry,
+    argument: &JsonMember,
     name: &'static str,
     words: &[(&str, T)],
     expected: &'static str,
@@ -317,8 +321,8 @@ mod tests {
         assert_eq!(one("{dbnd:{m:1,d:3}}"), deadband(3.0, true));
         assert_eq!(one("{dbnd:{}}"), deadband(0.0, false));
         assert_eq!(one("{ts:{}}"), Filter::Stamp);
-        assert_eq!(one("{ts:{num:'ts',epoch:'unix'}}"), Filter::Time { form: TimeForm::Both, is_unix: true });
-        assert_eq!(one("{ts:{num:'sec',str:'iso'}}"), Filter::Time { form: TimeForm::IsoText, is_unix: false });
+        assert_eq!(one("{ts:{num:'ts',epoch:'unix'}}"), Filter::Time { form: TimeFormat::Both, is_unix: true });
+        assert_eq!(one("{ts:{num:'sec',str:'iso'}}"), Filter::Time { form: TimeFormat::IsoText, is_unix: false });
         assert_eq!(one("{dec:{n:3}}"), Filter::Decimate { n: 3 });
         assert_eq!(one("{utag:{M:0xff,V:4}}"), Filter::Tag { mask: 255, value: 4 });
         assert!(matches!(one("{sync:{m:'while',s:'red'}}"), Filter::Sync { mode: SyncMode::While, .. }));

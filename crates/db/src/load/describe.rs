@@ -11,17 +11,17 @@ use crate::common::{Common, number};
 use crate::field::FieldInfo;
 use crate::limit::{DELAY_MAX, DELAY_MIN, SCAN_CHOICES_MAX};
 use crate::load::error::suggestion;
-use crate::load::lexer::{Place, Token};
-use crate::load::parse::Parser;
+use crate::load::lexer::{DbToken, SourcePlace};
+use crate::load::parse::DbParser;
 use crate::load::simulate::INERT_HINT;
-use crate::load::{LoadError, Stage, record_type};
+use crate::load::{FileLoad, LoadError, record_type};
 use crate::record::field_table::has_table;
 use crate::scan_menu::{NOT_PERIODIC, ScanMenu, is_of_scan};
 
 /// Minimum number of points of a breakpoint table, as in Base.
 const POINTS_MIN: usize = 2;
 
-impl Parser<'_, '_, '_, '_, '_> {
+impl DbParser<'_, '_, '_, '_, '_> {
     /// `menu(menuScan) { choice(menuScanPassive, "Passive") ... }`: all menus but `menuScan` are ignored.
     pub(super) fn menu(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
@@ -31,8 +31,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         let mut choices = Vec::new();
         loop {
             match self.lexer.next(false)? {
-                (Token::Mark('}'), _) => break,
-                (Token::Bare(word), _) if word == "choice" => {
+                (DbToken::Mark('}'), _) => break,
+                (DbToken::Bare(word), _) if word == "choice" => {
                     self.mark('(')?;
                     self.text("the identifier of a choice")?;
                     self.mark(',')?;
@@ -48,8 +48,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    fn scan_menu(&mut self, choices: Vec<(String, Place)>, name_place: Place) {
-        let (texts, places): (Vec<String>, Vec<Place>) = choices.into_iter().unzip();
+    fn scan_menu(&mut self, choices: Vec<(String, SourcePlace)>, name_place: SourcePlace) {
+        let (texts, places): (Vec<String>, Vec<SourcePlace>) = choices.into_iter().unzip();
         let menu = ScanMenu::new(texts.into_iter());
         let wrong =
             places.into_iter().zip(menu.rates()).skip(NOT_PERIODIC.len()).filter(|(_, rate)| rate.period.is_none());
@@ -65,9 +65,9 @@ impl Parser<'_, '_, '_, '_, '_> {
                 self.lexer.error(place, message)
             })
             .collect();
-        match self.stage.set_scan_menu(menu) {
-            Ok(()) => wrong.into_iter().for_each(|error| self.lose_other(error)),
-            Err(message) => self.lose_other(self.lexer.error(name_place, message)),
+        match self.load.set_scan_menu(menu) {
+            Ok(()) => wrong.into_iter().for_each(|error| self.omit_statement(error)),
+            Err(message) => self.omit_statement(self.lexer.error(name_place, message)),
         }
     }
 
@@ -78,19 +78,19 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(')')?;
         self.mark('{')?;
         let kind = match record_type(&name) {
-            _ if self.stage.is_description => None,
+            _ if self.load.is_description => None,
             Ok(kind) => Some(kind),
-            Err(_) if self.stage.simulates() || has_table(&name) => None,
+            Err(_) if self.load.simulates() || has_table(&name) => None,
             Err(message) => {
                 let message = format!("{message}; a record type is code, which a file cannot provide");
-                self.lose_other(self.lexer.error(name_place, message));
+                self.omit_statement(self.lexer.error(name_place, message));
                 None
             }
         };
         loop {
             match self.lexer.next(false)? {
-                (Token::Mark('}'), _) => return Ok(()),
-                (Token::Bare(word), _) if word == "field" => {
+                (DbToken::Mark('}'), _) => return Ok(()),
+                (DbToken::Bare(word), _) if word == "field" => {
                     self.mark('(')?;
                     let (field, place) = self.text("a field name")?;
                     self.mark(',')?;
@@ -101,10 +101,10 @@ impl Parser<'_, '_, '_, '_, '_> {
                         let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
                         let guess = suggestion(&field, names);
                         let message = format!("record type {name} is built in and has no field \"{field}\"{guess}");
-                        self.lose_other(self.lexer.error(place, message));
+                        self.omit_statement(self.lexer.error(place, message));
                     }
                 }
-                (Token::Bare(word), _) if word == "include" => drop(self.text("a file name")?),
+                (DbToken::Bare(word), _) if word == "include" => drop(self.text("a file name")?),
                 (token, place) => return Err(self.unexpected(&token, place, "field or '}'")),
             }
         }
@@ -122,7 +122,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (choice, place) = self.text("the choice of DTYP")?;
         self.mark(')')?;
         let error = match record_type(&kind) {
-            _ if self.stage.is_description || self.stage.simulates() => return Ok(()),
+            _ if self.load.is_description || self.load.simulates() => return Ok(()),
             Err(message) => self.lexer.error(kind_place, message),
             Ok(known) if known.devices.contains(&choice.as_str()) => return Ok(()),
             Ok(known) => {
@@ -133,7 +133,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 self.lexer.error(place, message)
             }
         };
-        self.lose_other(error);
+        self.omit_statement(error);
         Ok(())
     }
 
@@ -143,8 +143,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         loop {
             match self.lexer.next(false)? {
-                (Token::Mark(')'), _) => return Ok(()),
-                (Token::Mark(',') | Token::Bare(_) | Token::Quoted(_), _) => {}
+                (DbToken::Mark(')'), _) => return Ok(()),
+                (DbToken::Mark(',') | DbToken::Bare(_) | DbToken::Quoted(_), _) => {}
                 (token, place) => return Err(self.unexpected(&token, place, "a name or ')'")),
             }
         }
@@ -157,12 +157,12 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (name, name_place) = self.text("the name of a breakpoint table")?;
         self.mark(')')?;
         self.mark('{')?;
-        let mut numbers: Vec<(f64, Place)> = Vec::new();
+        let mut numbers: Vec<(f64, SourcePlace)> = Vec::new();
         loop {
             match self.lexer.next(false)? {
-                (Token::Mark('}'), _) => break,
-                (Token::Mark(','), _) => {}
-                (Token::Bare(word) | Token::Quoted(word), place) => match word.parse::<f64>() {
+                (DbToken::Mark('}'), _) => break,
+                (DbToken::Mark(','), _) => {}
+                (DbToken::Bare(word) | DbToken::Quoted(word), place) => match word.parse::<f64>() {
                     Ok(number) => numbers.push((number, place)),
                     Err(_) => return Err(self.lexer.error(place, format!("\"{word}\" is not a number"))),
                 },
@@ -177,7 +177,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             let message = format!("table {name} has fewer than {POINTS_MIN} points");
             return Err(self.lexer.error(name_place, message));
         }
-        let raw: Vec<&(f64, Place)> = numbers.iter().step_by(2).collect();
+        let raw: Vec<&(f64, SourcePlace)> = numbers.iter().step_by(2).collect();
         let is_falling = matches!(raw.as_slice(), [(first, _), (second, _), ..] if second < first);
         for pair in raw.windows(2) {
             if let [(before, _), (after, place)] = pair
@@ -190,7 +190,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
         let numbers: Vec<f64> = numbers.iter().map(|(number, _)| *number).collect();
         match BreakTable::new(&numbers) {
-            Ok(table) => self.stage.staged.tables.push((name, Arc::new(table))),
+            Ok(table) => self.load.changes.tables.push((name, Arc::new(table))),
             Err(reason) => return Err(self.lexer.error(name_place, format!("table \"{name}\" is invalid: {reason}"))),
         }
         Ok(())
@@ -202,31 +202,31 @@ impl Parser<'_, '_, '_, '_, '_> {
         let mut depth = 1;
         while depth > 0 {
             match self.lexer.next(false)? {
-                (Token::Mark('{'), _) => depth += 1,
-                (Token::Mark('}'), _) => depth -= 1,
-                (Token::End, place) => return Err(self.unexpected(&Token::End, place, "'}'")),
+                (DbToken::Mark('{'), _) => depth += 1,
+                (DbToken::Mark('}'), _) => depth -= 1,
+                (DbToken::End, place) => return Err(self.unexpected(&DbToken::End, place, "'}'")),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn unexpected(&self, token: &Token, place: Place, expected: &str) -> LoadError {
+    fn unexpected(&self, token: &DbToken, place: SourcePlace, expected: &str) -> LoadError {
         self.lexer.error(place, format!("found {}, expected {expected}", token.shown()))
     }
 }
 
-impl Stage<'_> {
+impl FileLoad<'_> {
     /// The `menuScan` as loaded so far.
     pub(crate) fn scan_menu(&self) -> &ScanMenu {
-        self.staged.scan_menu.as_ref().unwrap_or(&self.loader.scan_menu)
+        self.changes.scan_menu.as_ref().unwrap_or(&self.loader.scan_menu)
     }
 
     /// Notes whether a field has a periodic choice: from then on `menuScan` cannot change.
     pub(crate) fn note_scan_choice(&mut self, row: &FieldInfo, choice: &Scalar) {
         let is_periodic = |number: u16| usize::from(number) >= NOT_PERIODIC.len();
         if is_of_scan(row) && matches!(choice, Scalar::Enum(number) if is_periodic(*number)) {
-            self.staged.uses_scan_menu = true;
+            self.changes.uses_scan_menu = true;
         }
     }
 
@@ -240,13 +240,13 @@ impl Stage<'_> {
             return Err(format!("menuScan has {} choices; the maximum is {SCAN_CHOICES_MAX}", menu.rates().len()));
         }
         let is_same = menu.has_same_choices(self.scan_menu());
-        if !is_same && (self.loader.has_scan_menu || self.staged.scan_menu.is_some()) {
+        if !is_same && (self.loader.has_scan_menu || self.changes.scan_menu.is_some()) {
             return Err("a menuScan with other choices is already loaded, so this one is ignored".into());
         }
-        if !is_same && (self.loader.uses_scan_menu || self.staged.uses_scan_menu) {
+        if !is_same && (self.loader.uses_scan_menu || self.changes.uses_scan_menu) {
             return Err("menuScan must be loaded before records use its choices, so this one is ignored".into());
         }
-        self.staged.scan_menu = Some(menu);
+        self.changes.scan_menu = Some(menu);
         Ok(())
     }
 }

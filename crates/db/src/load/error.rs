@@ -109,7 +109,7 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    pub(crate) fn lose_other(&mut self, error: LoadError) {
+    pub(crate) fn add_omission(&mut self, error: LoadError) {
         self.omitted.n_others += 1;
         self.add(error);
     }
@@ -128,7 +128,7 @@ impl Errors {
 
 /// The candidate that is most similar to a word, if it is similar enough to be suggested. Of two equally similar ones,
 /// a candidate that is a prefix of the word is preferred.
-pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_match<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // All one-letter words differ by one change, so they are not compared.
     if word.len() < 2 || word.len() > SUGGESTED_BYTES_MAX {
         return None;
@@ -182,17 +182,17 @@ fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
 /// Suggests record names for unknown names, up to a limit of comparisons: a database with links to thousands of records
 /// of another IOC would compare each name with all of its own.
 #[derive(Debug)]
-pub(crate) struct Guesses {
+pub(crate) struct Suggestions {
     n_left: Cell<usize>,
 }
 
-impl Default for Guesses {
-    fn default() -> Guesses {
-        Guesses { n_left: Cell::new(COMPARED_NAMES_MAX) }
+impl Default for Suggestions {
+    fn default() -> Suggestions {
+        Suggestions { n_left: Cell::new(COMPARED_NAMES_MAX) }
     }
 }
 
-impl Guesses {
+impl Suggestions {
     /// `; did you mean "X"?`, or nothing.
     pub(crate) fn suggestion<'a>(&self, word: &str, names: impl Iterator<Item = &'a Text>) -> String {
         let count = |name: &'a Text| {
@@ -225,7 +225,7 @@ pub(crate) fn shown_line(line: &str) -> String {
 
 /// `; did you mean "X"?`, or nothing.
 pub(crate) fn suggestion<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
-    closest(word, candidates).map_or(String::new(), |candidate| format!("; did you mean \"{candidate}\"?"))
+    closest_match(word, candidates).map_or(String::new(), |candidate| format!("; did you mean \"{candidate}\"?"))
 }
 
 #[cfg(test)]
@@ -252,10 +252,10 @@ mod tests {
 
     #[test]
     fn a_swapped_letter_is_close_and_another_word_is_not() {
-        assert_eq!(closest("VLA", ["VAL", "EGU"].into_iter()), Some("VAL"));
-        assert_eq!(closest("XYZZY", ["VAL", "EGU"].into_iter()), None);
-        assert_eq!(closest("1 secnd", ["10 second", "1 second"].into_iter()), Some("1 second"));
-        assert_eq!(closest("EGUU", ["EGUF", "EGUL", "EGU"].into_iter()), Some("EGU"));
+        assert_eq!(closest_match("VLA", ["VAL", "EGU"].into_iter()), Some("VAL"));
+        assert_eq!(closest_match("XYZZY", ["VAL", "EGU"].into_iter()), None);
+        assert_eq!(closest_match("1 secnd", ["10 second", "1 second"].into_iter()), Some("1 second"));
+        assert_eq!(closest_match("EGUU", ["EGUF", "EGUL", "EGU"].into_iter()), Some("EGU"));
     }
 
     #[test]
@@ -274,15 +274,15 @@ mod tests {
     #[test]
     fn names_are_compared_only_as_long_as_there_is_work_left() {
         let names: Vec<Text> = (0..30_000).map(|n| Text::from(format!("plant:record:{n}").as_str())).collect();
-        let guesses = Guesses::default();
+        let suggestions = Suggestions::default();
 
-        let first = guesses.suggestion("plant:recrod:7", names.iter());
+        let first = suggestions.suggestion("plant:recrod:7", names.iter());
         for _ in 0..10_000 {
-            guesses.suggestion("elsewhere:record:7", names.iter());
+            suggestions.suggestion("elsewhere:record:7", names.iter());
         }
-        let last = guesses.suggestion("plant:recrod:7", names.iter());
+        let last = suggestions.suggestion("plant:recrod:7", names.iter());
 
         assert_eq!(first, "; did you mean \"plant:record:7\"?");
-        assert_eq!((last.as_str(), guesses.n_left.get()), ("", 0));
+        assert_eq!((last.as_str(), suggestions.n_left.get()), ("", 0));
     }
 }

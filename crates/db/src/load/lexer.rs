@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use crate::limit::{JSON_DEPTH_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{LoadError, column, shown_line};
-use crate::load::macros::{Macros, Source};
+use crate::load::macros::{LineSource, Macros};
 
 /// A token of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum DbToken {
     /// A word without quotes.
     Bare(String),
     /// A text in quotes, with unresolved escapes.
@@ -20,29 +20,29 @@ pub(crate) enum Token {
     End,
 }
 
-impl Token {
+impl DbToken {
     /// The token as error messages show it.
     pub(crate) fn shown(&self) -> String {
         match self {
-            Token::Bare(text) | Token::Quoted(text) | Token::Json(text) => format!("\"{text}\""),
-            Token::Mark(mark) => format!("'{mark}'"),
-            Token::End => "the end of the file".into(),
+            DbToken::Bare(text) | DbToken::Quoted(text) | DbToken::Json(text) => format!("\"{text}\""),
+            DbToken::Mark(mark) => format!("'{mark}'"),
+            DbToken::End => "the end of the file".into(),
         }
     }
 }
 
 /// A place in the expanded text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourcePlace {
     line: usize,
     /// Bytes from the start of the expanded line.
     offset: usize,
 }
 
-impl Place {
+impl SourcePlace {
     /// A place some bytes further on the same line.
-    pub(crate) fn behind(self, n_bytes: usize) -> Place {
-        Place { offset: self.offset + n_bytes, ..self }
+    pub(crate) fn offset_by(self, n_bytes: usize) -> SourcePlace {
+        SourcePlace { offset: self.offset + n_bytes, ..self }
     }
 }
 
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Makes an error at a place.
-    pub(crate) fn error(&self, place: Place, message: impl Into<String>) -> LoadError {
+    pub(crate) fn error(&self, place: SourcePlace, message: impl Into<String>) -> LoadError {
         let source = self.lines.get(place.line).copied().unwrap_or_default();
         let steps = if place.line == self.line { self.steps.clone() } else { self.steps_of(place.line) };
         let step = steps.iter().rev().find(|(expanded, _)| *expanded <= place.offset);
@@ -107,29 +107,29 @@ impl<'a> Lexer<'a> {
     }
 
     /// Whether the line of a place has errors in macros.
-    pub(crate) fn is_flawed_at(&self, place: Place) -> bool {
+    pub(crate) fn is_flawed_at(&self, place: SourcePlace) -> bool {
         self.flawed.contains(&place.line)
     }
 
     fn steps_of(&self, line: usize) -> Vec<(usize, usize)> {
         let line = self.lines.get(line).copied().unwrap_or_default();
-        self.macros.expand(line, Source::Database).steps
+        self.macros.expand(line, LineSource::Database).steps
     }
 
     /// The next token and its place. `is_value`: brackets start a JSON value.
-    pub(crate) fn next(&mut self, is_value: bool) -> Result<(Token, Place), LoadError> {
+    pub(crate) fn next(&mut self, is_value: bool) -> Result<(DbToken, SourcePlace), LoadError> {
         self.skip_blanks();
         let place = self.place();
-        let Some(character) = self.rest().chars().next() else { return Ok((Token::End, place)) };
+        let Some(character) = self.rest().chars().next() else { return Ok((DbToken::End, place)) };
         if is_value && matches!(character, '{' | '[') {
-            return Ok((Token::Json(self.json(place)?), place));
+            return Ok((DbToken::Json(self.json(place)?), place));
         }
         if matches!(character, '(' | ')' | '{' | '}' | ',') {
             self.offset += 1;
-            return Ok((Token::Mark(character), place));
+            return Ok((DbToken::Mark(character), place));
         }
         if character == '"' {
-            return Ok((Token::Quoted(self.quoted(place)?), place));
+            return Ok((DbToken::Quoted(self.quoted(place)?), place));
         }
         let n = self.rest().bytes().take_while(|byte| is_bare(*byte)).count();
         if n == 0 {
@@ -145,7 +145,7 @@ impl<'a> Lexer<'a> {
         }
         let word = self.rest().get(..n).unwrap_or_default().to_owned();
         self.offset += n;
-        Ok((Token::Bare(word), place))
+        Ok((DbToken::Bare(word), place))
     }
 
     /// Whether only blanks precede the next token on its line.
@@ -173,12 +173,12 @@ impl<'a> Lexer<'a> {
         self.rest().chars().next()
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { line: self.line, offset: self.offset }
+    pub(crate) fn place(&self) -> SourcePlace {
+        SourcePlace { line: self.line, offset: self.offset }
     }
 
     /// Reads a quoted text, which must end on its line. Escapes are not resolved.
-    fn quoted(&mut self, place: Place) -> Result<String, LoadError> {
+    fn quoted(&mut self, place: SourcePlace) -> Result<String, LoadError> {
         let rest = self.rest();
         let mut is_escaped = false;
         for (position, character) in rest.char_indices().skip(1) {
@@ -198,7 +198,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads a JSON value up to its closing bracket. As in Base, blanks outside its texts are removed.
-    fn json(&mut self, place: Place) -> Result<String, LoadError> {
+    fn json(&mut self, place: SourcePlace) -> Result<String, LoadError> {
         let mut out = String::new();
         let mut open = Vec::new();
         let (mut quote, mut is_escaped) = (None, false);
@@ -275,7 +275,7 @@ impl<'a> Lexer<'a> {
     fn read_line(&mut self) {
         self.offset = 0;
         let line = self.lines.get(self.line).copied().unwrap_or_default();
-        let expanded = self.macros.expand(line, Source::Database);
+        let expanded = self.macros.expand(line, LineSource::Database);
         self.text = expanded.text;
         self.steps = expanded.steps;
         for error in expanded.errors {

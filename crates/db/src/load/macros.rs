@@ -14,7 +14,7 @@ pub struct Macros {
 
 /// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum LineSource {
     /// A database file: text after `#` is not expanded.
     Database,
     /// A command.
@@ -62,7 +62,7 @@ impl Macros {
                 Some(value) => self.define(&name, value),
                 None => {
                     result = Err(format!("\"{name}\" is not a macro definition: expected NAME=value"));
-                    self.forget(&name);
+                    self.remove(&name);
                 }
             }
         }
@@ -72,7 +72,8 @@ impl Macros {
     /// Defines a macro. A reference to the macro itself in the value is replaced by its previous value: `P=$(P)A:`.
     pub fn define(&mut self, name: &str, value: &str) {
         let mentions_itself = ["$(", "${"].iter().any(|open| value.contains(&format!("{open}{name}")));
-        let before = mentions_itself.then(|| self.expand(value, Source::Shell)).filter(|value| value.errors.is_empty());
+        let before =
+            mentions_itself.then(|| self.expand(value, LineSource::Shell)).filter(|value| value.errors.is_empty());
         self.values.insert(name.to_owned(), before.map_or_else(|| value.to_owned(), |value| value.text));
     }
 
@@ -101,18 +102,18 @@ impl Macros {
     }
 
     /// Removes a definition.
-    pub fn forget(&mut self, name: &str) {
+    pub fn remove(&mut self, name: &str) {
         self.values.remove(name);
     }
 
     /// Expands the macros in a line of a shell. Comments are expanded too.
     pub fn expand_line(&self, line: &str) -> Result<String, MacroError> {
-        let mut expanded = self.expand(line, Source::Shell);
+        let mut expanded = self.expand(line, LineSource::Shell);
         if expanded.errors.is_empty() { Ok(expanded.text) } else { Err(expanded.errors.swap_remove(0)) }
     }
 
     /// Expands the macros in one line.
-    pub(crate) fn expand(&self, line: &str, source: Source) -> Expanded {
+    pub(crate) fn expand(&self, line: &str, source: LineSource) -> Expanded {
         let mut expanded = Expanded { steps: vec![(0, 0)], ..Expanded::default() };
         if !line.contains('$') {
             expanded.text.push_str(line);
@@ -121,7 +122,7 @@ impl Macros {
         let mut work = Expansion::new(self, source);
         let (mut quote, mut position) = (None, 0);
         while let Some(character) = line.get(position..).and_then(|rest| rest.chars().next()) {
-            if character == '#' && quote.is_none() && source == Source::Database {
+            if character == '#' && quote.is_none() && source == LineSource::Database {
                 expanded.text.push_str(line.get(position..).unwrap_or_default());
                 break;
             }
@@ -170,10 +171,10 @@ impl Macros {
     }
 }
 
-impl Source {
+impl LineSource {
     /// Whether a reference without closing bracket is an error.
     fn needs_brackets(self) -> bool {
-        !matches!(self, Source::Template { .. })
+        !matches!(self, LineSource::Template { .. })
     }
 }
 
@@ -183,7 +184,7 @@ type InUse = Result<usize, String>;
 /// The expansion of one line.
 struct Expansion<'a> {
     macros: &'a Macros,
-    source: Source,
+    source: LineSource,
     /// The macros that references define for their own scope, `$(NAME,A=1)`; later ones take precedence.
     scoped: Vec<(String, String)>,
     in_use: Vec<InUse>,
@@ -198,7 +199,7 @@ struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    fn new(macros: &'a Macros, source: Source) -> Self {
+    fn new(macros: &'a Macros, source: LineSource) -> Self {
         let (scoped, in_use, errors) = (Vec::new(), Vec::new(), Vec::new());
         let n_left = MACRO_REFERENCES_MAX;
         Expansion { macros, source, scoped, in_use, is_watching: false, n_left, is_over: false, errors }
@@ -270,7 +271,7 @@ impl<'a> Expansion<'a> {
                 "undefined"
             }
         };
-        let is_marked = self.source == Source::Template { marks_undefined: true };
+        let is_marked = self.source == LineSource::Template { marks_undefined: true };
         out.push_str(&if is_marked { format!("$({name},{what})") } else { format!("$({name})") });
     }
 
@@ -455,7 +456,7 @@ mod tests {
 
     fn expand(macros: &str, line: &str) -> Result<String, String> {
         let macros = Macros::parse(macros)?;
-        let mut expanded = macros.expand(line, Source::Database);
+        let mut expanded = macros.expand(line, LineSource::Database);
         if expanded.errors.is_empty() { Ok(expanded.text) } else { Err(expanded.errors.swap_remove(0).message) }
     }
 
@@ -482,7 +483,7 @@ mod tests {
     fn a_template_keeps_what_is_not_defined_and_a_comment_is_text_in_it() {
         let macros = Macros::parse("P=X:").unwrap();
 
-        let text = |marks_undefined| macros.expand("# $(P)$(Q) ${R}", Source::Template { marks_undefined }).text;
+        let text = |marks_undefined| macros.expand("# $(P)$(Q) ${R}", LineSource::Template { marks_undefined }).text;
 
         assert_eq!(text(false), "# X:$(Q) $(R)");
         assert_eq!(text(true), "# X:$(Q,undefined) $(R,undefined)");

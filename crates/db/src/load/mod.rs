@@ -2,17 +2,17 @@
 
 mod describe;
 pub(crate) mod error;
+mod invalid_links;
 pub(crate) mod lexer;
 mod macros;
-mod misfits;
 mod msi;
 mod parse;
-mod remarks;
 mod restore;
 mod simulate;
 mod substitutions;
 mod template;
 mod value;
+mod warnings;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,30 +20,30 @@ use std::sync::{Arc, Mutex};
 
 use fodo_data::Text;
 
-use error::{Errors, Guesses};
-pub use error::{LoadError, Omitted, closest};
+use error::{Errors, Suggestions};
+pub use error::{LoadError, Omitted, closest_match};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
-pub use msi::{TemplateSet, template_sets};
+pub use msi::{TemplateStatement, template_sets};
 pub use restore::RestoreError;
 pub use simulate::InertRecords;
 pub use substitutions::{Instance, instances};
-pub use template::{ExpandedTemplate, Undefined, expand};
+pub use template::{ExpandedTemplate, UndefinedMacros, expand};
 
 use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
 use crate::field::FieldInfo;
-use crate::hash::ByName;
+use crate::hash::NameMap;
 use crate::link::Target;
-use crate::load::remarks::Placed;
+use crate::load::warnings::FieldPlace;
 use crate::record::device::Device;
 use crate::record::field_table::has_table;
 use crate::record::{Cell, RecordType, find, link_of, with};
-use crate::routine::{ArrayCall, Call, RoutineFailed, Routines};
+use crate::routine::{ASubCall, RoutineFailed, Routines, SubCall};
 use crate::scan_menu::ScanMenu;
-use crate::site::{Nowhere, Site};
+use crate::site::{DefaultSite, Site};
 use crate::state::States;
 
 /// Reads a file by name, for `include` and for loading.
@@ -57,18 +57,18 @@ pub(crate) type Info = (u32, Text, Text);
 pub struct Loader {
     records: Vec<Box<dyn Cell>>,
     names: Vec<Text>,
-    index: ByName<u32>,
+    index: NameMap<u32>,
     infos: Vec<Info>,
     routines: Routines,
     /// Records that a later file deleted; [`Loader::finish`] removes them.
     deleted: HashSet<u32>,
-    /// The places of fields that a remark or a misfit may be about.
-    placed: Vec<Placed>,
-    /// Whether all places are kept, for remarks. Otherwise only those of addresses are kept.
+    /// The places of fields that a warning or an invalid link is about.
+    placed: Vec<FieldPlace>,
+    /// Whether all places are kept, for warnings. Otherwise only those of addresses are kept.
     keeps_places: bool,
-    remarks: Vec<LoadError>,
-    takes_records_once: bool,
-    wanted_by: Vec<String>,
+    warnings: Vec<LoadError>,
+    records_once_only: bool,
+    include_trace: Vec<String>,
     tables: BreakTables,
     site: Option<Arc<dyn Site>>,
     states: States,
@@ -82,11 +82,11 @@ pub struct Loader {
     /// The names of unknown device supports.
     devices: Vec<Text>,
     omitted: Omitted,
-    guesses: Guesses,
+    suggestions: Suggestions,
     /// The names of records that were not loaded because of errors.
-    missing: HashSet<String>,
+    omitted_records: HashSet<String>,
     /// Records that must not process, with the text for AMSG.
-    dead: HashMap<u32, Text>,
+    disabled: HashMap<u32, Text>,
 }
 
 impl fmt::Debug for Loader {
@@ -122,10 +122,10 @@ impl Loader {
     ) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = defined(file, macros, &mut errors);
-        let mut stage = Stage { is_description, ..Stage::new(self) };
-        parse::file(&mut stage, file, &macros, open, &mut errors);
-        let staged = stage.staged;
-        self.take(staged, errors)
+        let mut load = FileLoad { is_description, ..FileLoad::new(self) };
+        parse::file(&mut load, file, &macros, open, &mut errors);
+        let changes = load.changes;
+        self.take(changes, errors)
     }
 
     /// Loads every template instance of a `.substitutions` file, like `dbLoadTemplate`. Invalid parts are left out, as
@@ -134,20 +134,20 @@ impl Loader {
         let mut errors = Errors::default();
         let macros = defined(file, macros, &mut errors);
         let (instances, wrong) = instances(file, &macros, open);
-        wrong.into_iter().for_each(|error| errors.lose_other(error));
+        wrong.into_iter().for_each(|error| errors.add_omission(error));
         // Hundreds of instances share a few files, so each file is read once.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
         let mut open = |name: &str| match read.get(name) {
             Some(bytes) => Ok(bytes.clone()),
             None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
         };
-        let mut stage = Stage::new(self);
+        let mut load = FileLoad::new(self);
         for instance in &instances {
             let mut found = Errors::default();
-            let (n_placed, n_remarks) = (stage.staged.placed.len(), stage.staged.remarks.len());
-            parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);
-            let placed = stage.staged.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
-            for error in placed.chain(stage.staged.remarks.iter_mut().skip(n_remarks)).chain(&mut found.list) {
+            let (n_placed, n_remarks) = (load.changes.placed.len(), load.changes.warnings.len());
+            parse::file(&mut load, &instance.file, &instance.macros, &mut open, &mut found);
+            let placed = load.changes.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
+            for error in placed.chain(load.changes.warnings.iter_mut().skip(n_remarks)).chain(&mut found.list) {
                 error.from.push(instance.place.clone());
             }
             let is_new = |error: &LoadError| {
@@ -159,13 +159,13 @@ impl Loader {
             found.list.retain(is_new);
             errors.extend(found);
         }
-        let staged = stage.staged;
-        self.take(staged, errors)
+        let changes = load.changes;
+        self.take(changes, errors)
     }
 
     /// The names of records that were not loaded because of errors.
-    pub fn missing(&self) -> &HashSet<String> {
-        &self.missing
+    pub fn omitted_records(&self) -> &HashSet<String> {
+        &self.omitted_records
     }
 
     /// How much was not loaded because of errors so far.
@@ -175,32 +175,33 @@ impl Loader {
 
     /// Makes a repeated record definition an error from now on, like `dbRecordsOnceOnly`. `record("*", name)`, which
     /// adds fields to an existing record, is still allowed.
-    pub fn allow_records_once(&mut self, once: bool) {
-        self.takes_records_once = once;
+    pub fn set_records_once_only(&mut self, once: bool) {
+        self.records_once_only = once;
     }
 
-    /// Sets the places that load the next files, innermost first. Errors and remarks show them.
-    pub fn say_who_wants(&mut self, places: Vec<String>) {
-        self.wanted_by = places;
+    /// Sets the places that load the next files, innermost first. Errors and warnings show them.
+    pub fn set_include_trace(&mut self, places: Vec<String>) {
+        self.include_trace = places;
     }
 
     /// Adds the records and changes of a loaded file.
-    fn take(&mut self, staged: Staged, errors: Errors) -> Result<(), Vec<LoadError>> {
-        let Staged { added, names, changed, index, infos, tables, deleted, devices, missing, .. } = staged;
-        let Staged { mut placed, mut remarks, scan_menu, uses_scan_menu, .. } = staged;
+    fn take(&mut self, changes: FileChanges, errors: Errors) -> Result<(), Vec<LoadError>> {
+        let FileChanges { added, names, changed, index, infos, tables, deleted, devices, omitted_records, .. } =
+            changes;
+        let FileChanges { mut placed, mut warnings, scan_menu, uses_scan_menu, .. } = changes;
         self.omitted += errors.omitted;
-        self.missing.extend(missing);
+        self.omitted_records.extend(omitted_records);
         self.tables.extend(tables);
         self.devices.extend(devices);
         if let Some(scan_menu) = scan_menu {
             (self.scan_menu, self.has_scan_menu) = (scan_menu, true);
         }
         self.uses_scan_menu |= uses_scan_menu;
-        for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
-            error.from.extend_from_slice(&self.wanted_by);
+        for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut warnings) {
+            error.from.extend_from_slice(&self.include_trace);
         }
         self.placed.extend(placed);
-        self.remarks.extend(remarks);
+        self.warnings.extend(warnings);
         for (record, cell) in changed {
             if let Some(place) = self.records.get_mut(record as usize) {
                 *place = cell;
@@ -248,7 +249,7 @@ impl Loader {
             .into_iter()
             .filter_map(|(record, name, value)| Some((place(record)?, name, value)))
             .collect();
-        self.dead = std::mem::take(&mut self.dead)
+        self.disabled = std::mem::take(&mut self.disabled)
             .into_iter()
             .filter_map(|(record, message)| Some((place(record)?, message)))
             .collect();
@@ -281,7 +282,7 @@ impl Loader {
     pub fn routine(
         &mut self,
         name: &str,
-        routine: impl Fn(Call<'_>) -> Result<(), RoutineFailed> + Send + Sync + 'static,
+        routine: impl Fn(SubCall<'_>) -> Result<(), RoutineFailed> + Send + Sync + 'static,
     ) {
         self.routines.add(name, Arc::new(routine));
     }
@@ -319,13 +320,13 @@ impl Loader {
     pub fn array_routine(
         &mut self,
         name: &str,
-        routine: impl Fn(&mut ArrayCall<'_>) -> Result<i32, RoutineFailed> + Send + Sync + 'static,
+        routine: impl Fn(&mut ASubCall<'_>) -> Result<i32, RoutineFailed> + Send + Sync + 'static,
     ) {
         self.routines.add_array(name, Arc::new(routine));
     }
 
     /// Sets the access to environment variables and the time zone. The default is no variables, and UTC.
-    pub fn stand_at(&mut self, site: Arc<dyn Site>) {
+    pub fn set_site(&mut self, site: Arc<dyn Site>) {
         self.site = Some(site);
     }
 
@@ -336,19 +337,30 @@ impl Loader {
 
     /// Resolves the links, initialises the records, and makes the database.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
-        let misfits = self.misfits();
-        if !misfits.is_empty() {
-            return Err(misfits);
+        let invalid_links = self.invalid_links();
+        if !invalid_links.is_empty() {
+            return Err(invalid_links);
         }
         self.compact();
         self.find_unsupported();
         let Loader {
-            records, names, index, mut infos, routines, tables, site, states, devices, dead, scan_menu, ..
+            records,
+            names,
+            index,
+            mut infos,
+            routines,
+            tables,
+            site,
+            states,
+            devices,
+            disabled,
+            scan_menu,
+            ..
         } = self;
         let routines = Arc::new(routines);
-        let site = site.unwrap_or_else(|| Arc::new(Nowhere));
-        let wanted = Mutex::default();
-        let core = Core { records, index, names, tables, site, states, devices, wanted, scan_menu };
+        let site = site.unwrap_or_else(|| Arc::new(DefaultSite));
+        let pending_reports = Mutex::default();
+        let core = Core { records, index, names, tables, site, states, devices, pending_reports, scan_menu };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -362,8 +374,8 @@ impl Loader {
                 body.init();
             });
         }
-        for (record, message) in dead {
-            core.with(record, |body| misfits::lay_down(body.common(), &message));
+        for (record, message) in disabled {
+            core.with(record, |body| invalid_links::disable_processing(body.common(), &message));
         }
         infos.sort_by_key(|(record, ..)| *record);
         Ok(Database::new(core, infos))
@@ -383,7 +395,7 @@ fn join_links(core: &Core, record: u32) {
         let link = match is_inert && is_of_device(row) || has_table && field >= Common::COUNT {
             true => {
                 let mut link = link;
-                link.lead_to(Target::Constant);
+                link.set_target(Target::Constant);
                 link
             }
             false => core.join(record, field, link),
@@ -405,49 +417,49 @@ pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
 fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
     let mut macros = Macros::default();
     if let Err(message) = macros.add(list) {
-        errors.lose_other(LoadError::of_file(file, message));
+        errors.add_omission(LoadError::of_file(file, message));
     }
     macros
 }
 
 /// The additions and changes of a file while it is read.
-pub(crate) struct Stage<'a> {
+pub(crate) struct FileLoad<'a> {
     loader: &'a Loader,
     /// Whether the file is a `.dbd` file.
     is_description: bool,
-    staged: Staged,
+    changes: FileChanges,
 }
 
 #[derive(Default)]
-struct Staged {
+struct FileChanges {
     added: Vec<Box<dyn Cell>>,
     names: Vec<Text>,
     changed: HashMap<u32, Box<dyn Cell>>,
     /// Records by name or alias; `None` for a deleted alias.
-    index: ByName<Option<u32>>,
+    index: NameMap<Option<u32>>,
     infos: Vec<Info>,
     tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,
     devices: Vec<Text>,
-    missing: HashSet<String>,
-    placed: Vec<Placed>,
-    remarks: Vec<LoadError>,
+    omitted_records: HashSet<String>,
+    placed: Vec<FieldPlace>,
+    warnings: Vec<LoadError>,
     scan_menu: Option<ScanMenu>,
     uses_scan_menu: bool,
 }
 
-impl<'a> Stage<'a> {
-    fn new(loader: &'a Loader) -> Stage<'a> {
-        Stage { loader, is_description: false, staged: Staged::default() }
+impl<'a> FileLoad<'a> {
+    fn new(loader: &'a Loader) -> FileLoad<'a> {
+        FileLoad { loader, is_description: false, changes: FileChanges::default() }
     }
 
     /// The record of a name or alias.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        let found = match self.staged.index.get(name.as_bytes()) {
+        let found = match self.changes.index.get(name.as_bytes()) {
             Some(found) => *found,
             None => self.loader.index.get(name.as_bytes()).copied(),
         };
-        found.filter(|record| !self.staged.deleted.contains(record) && !self.loader.deleted.contains(record))
+        found.filter(|record| !self.changes.deleted.contains(record) && !self.loader.deleted.contains(record))
     }
 
     /// A record that may be changed; a copy, if an earlier file defined it.
@@ -455,10 +467,10 @@ impl<'a> Stage<'a> {
         let n_before = self.loader.records.len();
         let index = record as usize;
         if index >= n_before {
-            return self.staged.added.get(index - n_before).map(|cell| &**cell);
+            return self.changes.added.get(index - n_before).map(|cell| &**cell);
         }
         let original = self.loader.records.get(index)?;
-        Some(&**self.staged.changed.entry(record).or_insert_with(|| original.duplicate()))
+        Some(&**self.changes.changed.entry(record).or_insert_with(|| original.duplicate()))
     }
 
     /// Adds a record.
@@ -467,17 +479,17 @@ impl<'a> Stage<'a> {
     }
 
     fn add_cell(&mut self, cell: Box<dyn Cell>, name: &str) -> u32 {
-        let record = (self.loader.records.len() + self.staged.added.len()) as u32;
+        let record = (self.loader.records.len() + self.changes.added.len()) as u32;
         let name = Text::from(name);
         with(&*cell, |body| body.common().name = name.clone());
-        self.staged.added.push(cell);
-        self.staged.names.push(name.clone());
-        self.staged.index.insert(Name(name), Some(record));
+        self.changes.added.push(cell);
+        self.changes.names.push(name.clone());
+        self.changes.index.insert(Name(name), Some(record));
         record
     }
 
     pub(crate) fn alias(&mut self, record: u32, alias: &str) {
-        self.staged.index.insert(Name(alias.into()), Some(record));
+        self.changes.index.insert(Name(alias.into()), Some(record));
     }
 
     /// Deletes a record; for an alias, only the alias. False: the name is unknown.
@@ -485,25 +497,25 @@ impl<'a> Stage<'a> {
         let Some(record) = self.find(name) else { return false };
         let n_before = self.loader.names.len();
         let own = match (record as usize).checked_sub(n_before) {
-            Some(index) => self.staged.names.get(index),
+            Some(index) => self.changes.names.get(index),
             None => self.loader.names.get(record as usize),
         };
         if own.is_some_and(|own| own.as_bytes() == name.as_bytes()) {
-            self.staged.deleted.insert(record);
+            self.changes.deleted.insert(record);
         } else {
-            self.staged.index.insert(Name(name.into()), None);
+            self.changes.index.insert(Name(name.into()), None);
         }
         true
     }
 
     /// Notes a record that is not loaded because of an error, so that references to it are not reported again.
-    pub(crate) fn leave_out(&mut self, name: &str) {
-        self.staged.missing.insert(name.to_owned());
+    pub(crate) fn omit(&mut self, name: &str) {
+        self.changes.omitted_records.insert(name.to_owned());
     }
 
     /// Whether a record of this name was not loaded because of an error.
-    pub(crate) fn is_left_out(&self, name: &str) -> bool {
-        self.loader.missing.contains(name) || self.staged.missing.contains(name)
+    pub(crate) fn is_omitted(&self, name: &str) -> bool {
+        self.loader.omitted_records.contains(name) || self.changes.omitted_records.contains(name)
     }
 
     /// Whether the places of all fields are kept.
@@ -511,30 +523,30 @@ impl<'a> Stage<'a> {
         self.loader.keeps_places
     }
 
-    pub(crate) fn takes_records_once(&self) -> bool {
-        self.loader.takes_records_once
+    pub(crate) fn records_once_only(&self) -> bool {
+        self.loader.records_once_only
     }
 
     pub(crate) fn place(&mut self, record: u32, field: u16, text: &Text, at: LoadError) {
-        self.staged.placed.push(Placed { record, field, text: text.clone(), at });
+        self.changes.placed.push(FieldPlace { record, field, text: text.clone(), at });
     }
 
-    pub(crate) fn remark(&mut self, remark: LoadError) {
-        self.staged.remarks.push(remark);
+    pub(crate) fn warning(&mut self, warning: LoadError) {
+        self.changes.warnings.push(warning);
     }
 
     pub(crate) fn info(&mut self, record: u32, name: &str, value: Text) {
-        self.staged.infos.push((record, name.into(), value));
+        self.changes.infos.push((record, name.into(), value));
     }
 
     /// `; did you mean "X"?` with the most similar record name, or nothing.
     pub(crate) fn name_like(&self, name: &str) -> String {
-        self.loader.guesses.suggestion(name, self.loader.names.iter().chain(&self.staged.names))
+        self.loader.suggestions.suggestion(name, self.loader.names.iter().chain(&self.changes.names))
     }
 }
 
 /// Record types of synApps that are not implemented. No similar type is suggested for them.
-const ELSEWHERE: [&str; 2] = ["luascript", "throttle"];
+const NOT_IMPLEMENTED: [&str; 2] = ["luascript", "throttle"];
 
 /// The record type of a name, or the error message.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
@@ -545,7 +557,7 @@ pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
                 simulate::INERT_HINT
             );
         }
-        let is_meant = ELSEWHERE.contains(&name);
+        let is_meant = NOT_IMPLEMENTED.contains(&name);
         let guess = if is_meant { String::new() } else { error::suggestion(name, crate::record_types()) };
         let mut all: Vec<&str> = crate::record_types().collect();
         all.sort_unstable();

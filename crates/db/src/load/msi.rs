@@ -8,7 +8,7 @@ use crate::load::{LoadError, Macros};
 
 /// One element of the file, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TemplateSet {
+pub enum TemplateStatement {
     /// `global { ... }`: macros for everything that follows.
     Global(String),
     /// An instance of a template.
@@ -29,17 +29,18 @@ pub fn template_sets(
     file: &str,
     bytes: &[u8],
     environment: &Macros,
-) -> Result<(Vec<TemplateSet>, Vec<LoadError>), LoadError> {
+) -> Result<(Vec<TemplateStatement>, Vec<LoadError>), LoadError> {
     let text = readable(bytes);
     let lines = text.lines().collect();
-    let words = Words { file, lines, line: 0, offset: 0 };
-    let mut reading = Reading { words, environment, token: Token::Separator, sets: Vec::new(), warnings: Vec::new() };
+    let words = MsiLexer { file, lines, line: 0, offset: 0 };
+    let mut reading =
+        MsiParser { words, environment, token: MsiToken::Separator, sets: Vec::new(), warnings: Vec::new() };
     reading.all()?;
     Ok((reading.sets, reading.warnings))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum MsiToken {
     Open,
     Close,
     /// A comma, or the end of a line.
@@ -49,26 +50,26 @@ enum Token {
     End,
 }
 
-impl Token {
+impl MsiToken {
     fn shown(&self) -> String {
         match self {
-            Token::Open => "'{'".into(),
-            Token::Close => "'}'".into(),
-            Token::Separator => "','".into(),
-            Token::Text(text) => format!("\"{}\"", text.trim_matches('"')),
-            Token::End => "the end of the file".into(),
+            MsiToken::Open => "'{'".into(),
+            MsiToken::Close => "'}'".into(),
+            MsiToken::Separator => "','".into(),
+            MsiToken::Text(text) => format!("\"{}\"", text.trim_matches('"')),
+            MsiToken::End => "the end of the file".into(),
         }
     }
 }
 
-struct Words<'a> {
+struct MsiLexer<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
     line: usize,
     offset: usize,
 }
 
-impl Words<'_> {
+impl MsiLexer<'_> {
     fn error(&self, message: String) -> LoadError {
         let line = self.lines.get(self.line).or(self.lines.last()).copied().unwrap_or_default();
         LoadError {
@@ -81,21 +82,21 @@ impl Words<'_> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, LoadError> {
-        let Some(line) = self.lines.get(self.line).copied() else { return Ok(Token::End) };
+    fn next(&mut self) -> Result<MsiToken, LoadError> {
+        let Some(line) = self.lines.get(self.line).copied() else { return Ok(MsiToken::End) };
         let rest = line.get(self.offset..).unwrap_or_default().trim_start();
         self.offset = line.len() - rest.len();
         let (token, n_bytes) = match rest.chars().next() {
             None | Some('#') => {
                 self.line += 1;
                 self.offset = 0;
-                return Ok(if self.line < self.lines.len() { Token::Separator } else { Token::End });
+                return Ok(if self.line < self.lines.len() { MsiToken::Separator } else { MsiToken::End });
             }
-            Some('{') => (Token::Open, 1),
-            Some('}') => (Token::Close, 1),
+            Some('{') => (MsiToken::Open, 1),
+            Some('}') => (MsiToken::Close, 1),
             Some(',') => {
                 let is_more = |character: char| character == ',' || character.is_whitespace();
-                (Token::Separator, rest.len() - rest.trim_start_matches(is_more).len())
+                (MsiToken::Separator, rest.len() - rest.trim_start_matches(is_more).len())
             }
             Some('"') => {
                 let mut is_escaped = false;
@@ -106,12 +107,12 @@ impl Words<'_> {
                 };
                 let end = rest.get(1..).and_then(|inside| inside.find(is_end));
                 let end = end.ok_or_else(|| self.error("the closing '\"' is missing on this line".into()))?;
-                (Token::Text(rest.get(..end + 2).unwrap_or_default().to_owned()), end + 2)
+                (MsiToken::Text(rest.get(..end + 2).unwrap_or_default().to_owned()), end + 2)
             }
             Some(_) => {
                 let is_end = |character: char| character.is_whitespace() || "\",{}".contains(character);
                 let end = rest.find(is_end).unwrap_or(rest.len());
-                (Token::Text(rest.get(..end).unwrap_or_default().to_owned()), end)
+                (MsiToken::Text(rest.get(..end).unwrap_or_default().to_owned()), end)
             }
         };
         self.offset += n_bytes;
@@ -119,37 +120,37 @@ impl Words<'_> {
     }
 }
 
-struct Reading<'a> {
-    words: Words<'a>,
+struct MsiParser<'a> {
+    words: MsiLexer<'a>,
     environment: &'a Macros,
-    token: Token,
-    sets: Vec<TemplateSet>,
+    token: MsiToken,
+    sets: Vec<TemplateStatement>,
     warnings: Vec<LoadError>,
 }
 
-impl Reading<'_> {
+impl MsiParser<'_> {
     fn all(&mut self) -> Result<(), LoadError> {
         let (mut template, mut pattern, mut is_in_file) = (None, None, false);
         loop {
             match &self.token {
-                Token::Separator => {}
-                Token::End => return Ok(()),
-                Token::Close if is_in_file => (template, pattern, is_in_file) = (None, None, false),
-                Token::Text(word) if word == "global" => {
+                MsiToken::Separator => {}
+                MsiToken::End => return Ok(()),
+                MsiToken::Close if is_in_file => (template, pattern, is_in_file) = (None, None, false),
+                MsiToken::Text(word) if word == "global" => {
                     self.opened()?;
                     let macros = self.definitions()?;
-                    self.sets.push(TemplateSet::Global(macros));
+                    self.sets.push(TemplateStatement::Global(macros));
                 }
-                Token::Text(word) if word == "file" => {
+                MsiToken::Text(word) if word == "file" => {
                     template = Some(self.template_name()?);
                     self.opened()?;
                     (pattern, is_in_file) = (None, true);
                 }
-                Token::Text(word) if word == "pattern" => {
+                MsiToken::Text(word) if word == "pattern" => {
                     self.opened()?;
                     pattern = Some(self.texts("the name of a macro")?);
                 }
-                Token::Open => {
+                MsiToken::Open => {
                     let place = format!("{}:{}", self.words.file, self.words.line + 1);
                     let macros = match &pattern {
                         Some(names) => self.row(names)?,
@@ -158,7 +159,7 @@ impl Reading<'_> {
                     if self.sets.len() >= INSTANCES_MAX {
                         return Err(self.words.error(format!("more than {INSTANCES_MAX} instances")));
                     }
-                    self.sets.push(TemplateSet::Instance { template: template.clone(), macros, place });
+                    self.sets.push(TemplateStatement::Instance { template: template.clone(), macros, place });
                 }
                 token => {
                     let expected = if is_in_file { "pattern, '{' or '}'" } else { "file, global, pattern or '{'" };
@@ -170,10 +171,10 @@ impl Reading<'_> {
     }
 
     /// The next token that is not a separator.
-    fn word(&mut self) -> Result<Token, LoadError> {
+    fn word(&mut self) -> Result<MsiToken, LoadError> {
         loop {
             match self.words.next()? {
-                Token::Separator => {}
+                MsiToken::Separator => {}
                 token => return Ok(token),
             }
         }
@@ -181,7 +182,7 @@ impl Reading<'_> {
 
     fn opened(&mut self) -> Result<(), LoadError> {
         match self.word()? {
-            Token::Open => Ok(()),
+            MsiToken::Open => Ok(()),
             token => Err(self.words.error(format!("found {}, expected '{{'", token.shown()))),
         }
     }
@@ -189,7 +190,7 @@ impl Reading<'_> {
     /// Reads the name of a template, and expands environment variables in it.
     fn template_name(&mut self) -> Result<String, LoadError> {
         match self.words.next()? {
-            Token::Text(name) => {
+            MsiToken::Text(name) => {
                 let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(&name);
                 let expanded = self.environment.expand_line(name);
                 expanded.map_err(|_| {
@@ -206,9 +207,9 @@ impl Reading<'_> {
         let mut all = String::new();
         loop {
             match self.words.next()? {
-                Token::Close => return Ok(all),
-                Token::Separator => all.push(','),
-                Token::Text(text) => all.push_str(&text),
+                MsiToken::Close => return Ok(all),
+                MsiToken::Separator => all.push(','),
+                MsiToken::Text(text) => all.push_str(&text),
                 token => return Err(self.words.error(format!("found {}, expected '}}'", token.shown()))),
             }
         }
@@ -218,8 +219,8 @@ impl Reading<'_> {
         let mut all = Vec::new();
         loop {
             match self.word()? {
-                Token::Close => return Ok(all),
-                Token::Text(text) => all.push(text),
+                MsiToken::Close => return Ok(all),
+                MsiToken::Text(text) => all.push(text),
                 token => return Err(self.words.error(format!("found {}, expected {what} or '}}'", token.shown()))),
             }
         }

@@ -6,9 +6,9 @@ use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::{Errors, suggestion, too_many_includes};
-use crate::load::lexer::{Lexer, Place, Token, unescaped};
-use crate::load::remarks::is_looked_at;
-use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
+use crate::load::lexer::{DbToken, Lexer, SourcePlace, unescaped};
+use crate::load::warnings::has_warnings;
+use crate::load::{FileLoad, LoadError, Macros, OpenFile, record_type};
 use crate::record::field_table::has_table;
 
 const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
@@ -16,19 +16,19 @@ const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "incl
 const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
 
-/// Reads a file into the stage. Invalid parts are left out, reported and counted; the rest is loaded.
+/// Reads a file into the file load. Invalid parts are left out, reported and counted; the rest is loaded.
 ///
 /// A syntax error ends the file and the files that include it, as in EPICS Base. A loader that keeps places, for
 /// `fodo check`, continues and loads the rest, so that one error does not cause others.
-pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Errors) {
-    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0, is_cut: false };
+pub(crate) fn file(load: &mut FileLoad, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Errors) {
+    let mut files = OpenFiles { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0, is_cut: false };
     match (files.open)(file) {
-        Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
-        Err(error) => errors.lose_other(LoadError::of_file(file, format!("cannot be read: {error}"))),
+        Ok(bytes) => read(load, file, &bytes, &mut files, errors),
+        Err(error) => errors.add_omission(LoadError::of_file(file, format!("cannot be read: {error}"))),
     }
 }
 
-struct Files<'a, 'b> {
+struct OpenFiles<'a, 'b> {
     macros: &'a Macros,
     open: &'a mut OpenFile<'b>,
     /// The folders of `path` and `addpath`.
@@ -40,17 +40,17 @@ struct Files<'a, 'b> {
     is_cut: bool,
 }
 
-fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Errors) {
+fn read(load: &mut FileLoad, name: &str, bytes: &[u8], files: &mut OpenFiles, errors: &mut Errors) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.lose_other(LoadError::of_file(name, format!("byte {} is a NUL: not a text file", source.len() + 1)));
+        errors.add_omission(LoadError::of_file(name, format!("byte {} is a NUL: not a text file", source.len() + 1)));
         return;
     }
     let source = source.to_str();
     let macros = files.macros;
     files.within.push(name.to_owned());
     files.n_read += 1;
-    let mut parser = Parser { lexer: Lexer::new(name, &source, macros), stage, files, name, errors };
+    let mut parser = DbParser { lexer: Lexer::new(name, &source, macros), load, files, name, errors };
     while !parser.files.is_cut {
         match parser.statement() {
             Ok(true) => {}
@@ -60,13 +60,13 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
     }
     let found = std::mem::take(&mut parser.lexer.errors);
     files.within.pop();
-    errors.list.extend(once_each(found));
+    errors.list.extend(without_duplicates(found));
     errors.list.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
     errors.list.truncate(LOAD_ERRORS_MAX);
 }
 
 /// Reports each macro error once, at its first place, with the number of further lines that have it.
-fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
+fn without_duplicates(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
     let mut told: Vec<(LoadError, usize, usize)> = Vec::new();
     for error in found {
         match told.iter_mut().find(|(first, ..)| first.message == error.message) {
@@ -85,21 +85,21 @@ fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
     })
 }
 
-pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
+pub(super) struct DbParser<'a, 's, 'l, 'f, 'b> {
     pub(super) lexer: Lexer<'l>,
-    pub(super) stage: &'a mut Stage<'s>,
-    files: &'a mut Files<'f, 'b>,
+    pub(super) load: &'a mut FileLoad<'s>,
+    files: &'a mut OpenFiles<'f, 'b>,
     name: &'a str,
     pub(super) errors: &'a mut Errors,
 }
 
-impl Parser<'_, '_, '_, '_, '_> {
+impl DbParser<'_, '_, '_, '_, '_> {
     /// Parses one statement. False: the end of the file.
     fn statement(&mut self) -> Result<bool, LoadError> {
         let (token, place) = self.lexer.next(false)?;
         let word = match &token {
-            Token::End => return Ok(false),
-            Token::Bare(word) => word.as_str(),
+            DbToken::End => return Ok(false),
+            DbToken::Bare(word) => word.as_str(),
             _ => "",
         };
         match word {
@@ -129,30 +129,30 @@ impl Parser<'_, '_, '_, '_, '_> {
 
     /// Handles a syntax error: the rest of the file is not loaded, unless places are kept.
     fn syntax_error(&mut self, error: LoadError) {
-        if self.stage.keeps_places() {
-            self.lose_other(error);
+        if self.load.keeps_places() {
+            self.omit_statement(error);
             self.recover();
         } else {
             let message = format!("{}; the rest of the file is not loaded", error.message);
-            self.lose_other(LoadError { message, ..error });
+            self.omit_statement(LoadError { message, ..error });
             self.files.is_cut = true;
         }
     }
 
     /// Reports that a record is not loaded.
-    fn lose_record(&mut self, error: LoadError) {
+    fn omit_record(&mut self, error: LoadError) {
         self.errors.omitted.n_records += 1;
         self.report(error);
     }
 
     /// Reports that a field keeps its default.
-    fn lose_field(&mut self, error: LoadError) {
+    fn omit_field(&mut self, error: LoadError) {
         self.errors.omitted.n_fields += 1;
         self.report(error);
     }
 
     /// Reports that another statement is not loaded.
-    pub(super) fn lose_other(&mut self, error: LoadError) {
+    pub(super) fn omit_statement(&mut self, error: LoadError) {
         self.errors.omitted.n_others += 1;
         self.report(error);
     }
@@ -175,7 +175,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 Some(word) if self.lexer.is_at_column_one() && is_statement(&word) => return,
                 Some(_) => {
                     // Errors here are consequences of the one already reported.
-                    if matches!(self.lexer.next(false), Ok((Token::End, _))) {
+                    if matches!(self.lexer.next(false), Ok((DbToken::End, _))) {
                         return;
                     }
                 }
@@ -192,27 +192,27 @@ impl Parser<'_, '_, '_, '_, '_> {
         if kind_name == "#" {
             return self.delete(&name, name_place);
         }
-        let minds = self.stage.takes_records_once() || self.stage.keeps_places();
-        if minds && kind_name != "*" && self.stage.find(&name).is_some() {
-            self.repeated(&name, name_place);
+        let checks_duplicates = self.load.records_once_only() || self.load.keeps_places();
+        if checks_duplicates && kind_name != "*" && self.load.find(&name).is_some() {
+            self.report_duplicate(&name, name_place);
         }
-        let is_new = self.stage.find(&name).is_none();
+        let is_new = self.load.find(&name).is_none();
         let record = match self.target(&kind_name, &name) {
             Ok(record) => {
-                if is_new && has_table(&kind_name) && !self.stage.simulates() {
+                if is_new && has_table(&kind_name) && !self.load.simulates() {
                     let message = record_type(&kind_name).err().unwrap_or_default();
-                    self.lose_other(self.lexer.error(kind_place, message));
+                    self.omit_statement(self.lexer.error(kind_place, message));
                 }
                 Some(record)
             }
-            Err(_) if kind_name == "*" && self.stage.is_left_out(&name) => {
+            Err(_) if kind_name == "*" && self.load.is_omitted(&name) => {
                 self.errors.omitted.n_others += 1;
                 None
             }
             Err((is_name, message)) => {
                 let place = if is_name { name_place } else { kind_place };
-                self.stage.leave_out(&name);
-                self.lose_record(self.lexer.error(place, message));
+                self.load.omit(&name);
+                self.omit_record(self.lexer.error(place, message));
                 None
             }
         };
@@ -224,14 +224,14 @@ impl Parser<'_, '_, '_, '_, '_> {
         loop {
             let (token, place) = self.lexer.next(false)?;
             match &token {
-                Token::Mark('}') => return Ok(()),
-                Token::Mark(',') => {}
-                Token::Bare(word) if word == "field" => self.field(record, &mut seen)?,
-                Token::Bare(word) if word == "info" => self.info(record)?,
-                Token::Bare(word) if word == "alias" => self.inner_alias(record)?,
+                DbToken::Mark('}') => return Ok(()),
+                DbToken::Mark(',') => {}
+                DbToken::Bare(word) if word == "field" => self.field(record, &mut seen)?,
+                DbToken::Bare(word) if word == "info" => self.info(record)?,
+                DbToken::Bare(word) if word == "alias" => self.inner_alias(record)?,
                 token => {
-                    let word = if let Token::Bare(word) = token { word } else { "" };
-                    let hint = match *token == Token::End || STARTS.contains(&word) {
+                    let word = if let DbToken::Bare(word) = token { word } else { "" };
+                    let hint = match *token == DbToken::End || STARTS.contains(&word) {
                         true => format!("; the '}}' of \"{name}\" is missing"),
                         false => suggestion(word, ITEMS.into_iter()),
                     };
@@ -243,10 +243,10 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// Executes `record("#", name)`. An unknown name is an error, as in Base. Only an empty body may follow.
-    fn delete(&mut self, name: &str, place: Place) -> Result<(), LoadError> {
-        if !self.stage.delete(name) {
-            let message = format!("there is no record \"{name}\" to delete{}", self.stage.name_like(name));
-            self.lose_other(self.lexer.error(place, message));
+    fn delete(&mut self, name: &str, place: SourcePlace) -> Result<(), LoadError> {
+        if !self.load.delete(name) {
+            let message = format!("there is no record \"{name}\" to delete{}", self.load.name_like(name));
+            self.omit_statement(self.lexer.error(place, message));
         }
         if self.lexer.peek_mark() == Some('{') {
             self.mark('{')?;
@@ -257,18 +257,18 @@ impl Parser<'_, '_, '_, '_, '_> {
 
     /// The record of a record statement. The flag in the error: the name is invalid, not the type.
     fn target(&mut self, kind_name: &str, name: &str) -> Result<u32, (bool, String)> {
-        let found = self.stage.find(name);
+        let found = self.load.find(name);
         if kind_name == "*" {
-            let missing = || format!("there is no record \"{name}\" to add to{}", self.stage.name_like(name));
+            let missing = || format!("there is no record \"{name}\" to add to{}", self.load.name_like(name));
             return found.ok_or_else(|| (true, missing()));
         }
         let kind = match record_type(kind_name) {
             Err(_) if has_table(kind_name) => None,
-            Err(message) if !self.stage.simulates() || !is_type_name(kind_name) => return Err((false, message)),
+            Err(message) if !self.load.simulates() || !is_type_name(kind_name) => return Err((false, message)),
             kind => kind.ok(),
         };
         if let Some(record) = found {
-            let existing = self.stage.cell(record).map_or("", |cell| cell.record_type().name);
+            let existing = self.load.cell(record).map_or("", |cell| cell.record_type().name);
             if existing != kind_name {
                 return Err((
                     true,
@@ -281,21 +281,21 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
         check_name(name).map_err(|message| (true, message))?;
         Ok(match kind {
-            Some(kind) => self.stage.add(kind, name),
-            None => self.stage.add_inert(kind_name, name),
+            Some(kind) => self.load.add(kind, name),
+            None => self.load.add_inert(kind_name, name),
         })
     }
 
     /// Reports a record whose name exists already.
-    fn repeated(&mut self, name: &str, place: Place) {
-        if self.stage.takes_records_once() {
+    fn report_duplicate(&mut self, name: &str, place: SourcePlace) {
+        if self.load.records_once_only() {
             let message = format!("record \"{name}\" already exists, and dbRecordsOnceOnly is set");
-            self.lose_other(self.lexer.error(place, message));
+            self.omit_statement(self.lexer.error(place, message));
         } else {
             let message =
                 format!("record \"{name}\" already exists; write record(\"*\", \"{name}\") to add fields to it");
-            let remark = self.lexer.error(place, message);
-            self.stage.remark(remark);
+            let warning = self.lexer.error(place, message);
+            self.load.warning(warning);
         }
     }
 
@@ -311,12 +311,12 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.errors.omitted.n_fields += 1;
             return Ok(());
         }
-        let Some(kind) = self.stage.kind_for(record, &field, &value) else { return Ok(()) };
+        let Some(kind) = self.load.kind_for(record, &field, &value) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
             Some(number) => {
                 self.keep(record, number, &value, (field_place, value_place), seen);
-                let result = self.stage.set(record, number, &value);
-                result.map_err(|message| (value_place.behind(wrong_at(&field, &value)), message))
+                let result = self.load.set(record, number, &value);
+                result.map_err(|message| (value_place.offset_by(wrong_at(&field, &value)), message))
             }
             None => {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
@@ -325,27 +325,27 @@ impl Parser<'_, '_, '_, '_, '_> {
             }
         };
         if let Err((place, message)) = result {
-            self.lose_field(self.lexer.error(place, message));
+            self.omit_field(self.lexer.error(place, message));
         }
         Ok(())
     }
 
     /// Keeps the place of a field, if the loader needs it.
-    fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
+    fn keep(&mut self, record: u32, field: u16, value: &Text, places: (SourcePlace, SourcePlace), seen: &mut Vec<u16>) {
         let (field_place, value_place) = places;
-        let is_address = !self.stage.simulates() && matches!(value.as_bytes(), [b'@' | b'#', ..]);
-        if !self.stage.keeps_places() && !is_address {
+        let is_address = !self.load.simulates() && matches!(value.as_bytes(), [b'@' | b'#', ..]);
+        if !self.load.keeps_places() && !is_address {
             return;
         }
-        if seen.contains(&field) && self.stage.keeps_places() {
-            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last value is used");
-            self.stage.remark(remark);
+        if seen.contains(&field) && self.load.keeps_places() {
+            let warning = self.lexer.error(field_place, "this field is set twice in one body; the last value is used");
+            self.load.warning(warning);
         }
         seen.push(field);
-        let rows = self.stage.cell(record).map(|cell| cell.record_type().rows);
-        if rows.and_then(|rows| row(rows, field)).is_some_and(is_looked_at) {
+        let rows = self.load.cell(record).map(|cell| cell.record_type().rows);
+        if rows.and_then(|rows| row(rows, field)).is_some_and(has_warnings) {
             let at = self.lexer.error(value_place, "");
-            self.stage.place(record, field, value, at);
+            self.load.place(record, field, value, at);
         }
     }
 
@@ -356,26 +356,26 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (value, place) = self.value()?;
         self.mark(')')?;
         if let Some(record) = record {
-            self.look_at_saved(record, &name, &value.to_str(), place);
-            self.stage.info(record, &name, value);
+            self.check_autosave_fields(record, &name, &value.to_str(), place);
+            self.load.info(record, &name, value);
         }
         Ok(())
     }
 
     /// Checks the field names in info items for autosave, such as `info(autosaveFields, "VAL PREC")`.
-    fn look_at_saved(&mut self, record: u32, name: &str, list: &str, place: Place) {
-        if !self.stage.keeps_places() || !name.starts_with("autosaveFields") {
+    fn check_autosave_fields(&mut self, record: u32, name: &str, list: &str, place: SourcePlace) {
+        if !self.load.keeps_places() || !name.starts_with("autosaveFields") {
             return;
         }
-        let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return };
+        let Some(kind) = self.load.cell(record).map(|cell| cell.record_type()) else { return };
         for word in list.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
             let field = word.strip_suffix('$').unwrap_or(word);
             if number(kind.rows, field).is_none() {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
                 let guess = suggestion(field, names);
                 let message = format!("no field \"{field}\" in record type {} to be saved{guess}", kind.name);
-                let remark = self.lexer.error(place, message);
-                self.stage.remark(remark);
+                let warning = self.lexer.error(place, message);
+                self.load.warning(warning);
             }
         }
     }
@@ -396,26 +396,26 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(',')?;
         let (alias, place) = self.text("an alias")?;
         self.mark(')')?;
-        match self.stage.find(&name) {
+        match self.load.find(&name) {
             Some(record) => self.add_alias(record, &alias, place),
-            None if self.stage.is_left_out(&name) => self.errors.omitted.n_others += 1,
+            None if self.load.is_omitted(&name) => self.errors.omitted.n_others += 1,
             None => {
-                let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
-                self.lose_other(self.lexer.error(name_place, message));
+                let message = format!("there is no record \"{name}\"{}", self.load.name_like(&name));
+                self.omit_statement(self.lexer.error(name_place, message));
             }
         }
         Ok(())
     }
 
-    fn add_alias(&mut self, record: u32, alias: &str, place: Place) {
-        let wrong = match self.stage.find(alias) {
+    fn add_alias(&mut self, record: u32, alias: &str, place: SourcePlace) {
+        let wrong = match self.load.find(alias) {
             Some(other) if other == record => return,
             Some(_) => Err(format!("\"{alias}\" is already the name of a record")),
             None => check_name(alias),
         };
         match wrong {
-            Ok(()) => self.stage.alias(record, alias),
-            Err(message) => self.lose_other(self.lexer.error(place, message)),
+            Ok(()) => self.load.alias(record, alias),
+            Err(message) => self.omit_statement(self.lexer.error(place, message)),
         }
     }
 
@@ -434,42 +434,42 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (name, bytes) = match found {
             Ok(found) => found,
             Err(error) => {
-                self.lose_other(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
+                self.omit_statement(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
                 return Ok(());
             }
         };
         if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
             let message = format!("circular or too deep include: {round}");
-            self.lose_other(self.lexer.error(place, message));
+            self.omit_statement(self.lexer.error(place, message));
             return Ok(());
         }
         if self.files.n_read >= INCLUDES_MAX {
-            self.lose_other(self.lexer.error(place, too_many_includes()));
+            self.omit_statement(self.lexer.error(place, too_many_includes()));
             return Ok(());
         }
         let mut inner = Errors::default();
-        read(self.stage, &name, &bytes, self.files, &mut inner);
+        read(self.load, &name, &bytes, self.files, &mut inner);
         self.errors.extend(inner);
         Ok(())
     }
 
     pub(super) fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
         let (token, place) = self.lexer.next(false)?;
-        if token == Token::Mark(wanted) {
+        if token == DbToken::Mark(wanted) {
             return Ok(());
         }
         let hint = match (&token, wanted) {
-            (Token::Bare(_), ')') => "; several words need double quotes around them",
+            (DbToken::Bare(_), ')') => "; several words need double quotes around them",
             _ => "",
         };
         Err(self.lexer.error(place, format!("found {}, expected '{wanted}'{hint}", token.shown())))
     }
 
     /// Reads a word, with or without quotes.
-    pub(super) fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
+    pub(super) fn text(&mut self, what: &str) -> Result<(String, SourcePlace), LoadError> {
         match self.lexer.next(false)? {
-            (Token::Bare(text) | Token::Quoted(text), place) => Ok((text, place)),
+            (DbToken::Bare(text) | DbToken::Quoted(text), place) => Ok((text, place)),
             (token, place) => {
                 Err(self.lexer.error(place, format!("found {}, expected {what} in {}", token.shown(), self.name)))
             }
@@ -477,10 +477,10 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// Reads a value: a word, or JSON.
-    pub(super) fn value(&mut self) -> Result<(Text, Place), LoadError> {
+    pub(super) fn value(&mut self) -> Result<(Text, SourcePlace), LoadError> {
         match self.lexer.next(true)? {
-            (Token::Quoted(text), place) => Ok((Text::from_bytes(&unescaped(&text)), place)),
-            (Token::Bare(text) | Token::Json(text), place) => Ok((text.into(), place)),
+            (DbToken::Quoted(text), place) => Ok((Text::from_bytes(&unescaped(&text)), place)),
+            (DbToken::Bare(text) | DbToken::Json(text), place) => Ok((text.into(), place)),
             (token, place) => Err(self.lexer.error(place, format!("found {}, expected a value", token.shown()))),
         }
     }

@@ -7,25 +7,25 @@ use fodo_data::Text;
 use crate::common::{Common, number, row};
 use crate::field::Dbf;
 use crate::load::error::{Errors, suggestion};
-use crate::load::{Loader, Stage};
+use crate::load::{FileLoad, Loader};
 
 /// Why a field is not restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// The record or field does not exist; [`Loader::stranger`] describes which, with a suggestion.
+    /// The record or field does not exist; [`Loader::unknown_name_message`] describes which, with a suggestion.
     Unknown,
     /// The field can be restored only in the finished database: an array, or a text of variable size.
-    NotYet,
+    Deferred,
     /// The value is invalid for this field, for the reason in the text.
-    Wrong(String),
+    Invalid(String),
 }
 
 impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RestoreError::Unknown => f.write_str("the record or field does not exist"),
-            RestoreError::Wrong(message) => f.write_str(message),
-            RestoreError::NotYet => f.write_str("the field can be restored only after the records are initialised"),
+            RestoreError::Invalid(message) => f.write_str(message),
+            RestoreError::Deferred => f.write_str("the field can be restored only after the records are initialised"),
         }
     }
 }
@@ -38,35 +38,35 @@ impl Loader {
     /// The initialisation of the record or its device support may overwrite the value.
     pub fn restore(&mut self, name: &str, text: &Text) -> Result<(), RestoreError> {
         let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
-        let mut stage = Stage::new(self);
-        let record = stage.find(record_name).ok_or(RestoreError::Unknown)?;
-        let Some(kind) = stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
+        let mut load = FileLoad::new(self);
+        let record = load.find(record_name).ok_or(RestoreError::Unknown)?;
+        let Some(kind) = load.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let (short, is_long) = field_name.strip_suffix('$').map_or((field_name, false), |name| (name, true));
         let field = if short.is_empty() { Some(kind.value) } else { number(kind.rows, short) };
         let field = field.ok_or(RestoreError::Unknown)?;
         let dbf = row(kind.rows, field).map(|row| (row.dbf, row.size));
         let is_text = dbf.is_some_and(|(dbf, _)| dbf == Dbf::String || dbf.is_link());
         if is_long && !is_text {
-            return Err(RestoreError::Wrong(format!("\"{name}\" is not a text, so the name cannot end in '$'")));
+            return Err(RestoreError::Invalid(format!("\"{name}\" is not a text, so the name cannot end in '$'")));
         }
         if matches!(dbf, Some((Dbf::Array, _) | (Dbf::String, 0))) {
-            return Err(RestoreError::NotYet);
+            return Err(RestoreError::Deferred);
         }
-        stage.set(record, field, text).map_err(RestoreError::Wrong)?;
-        let staged = stage.staged;
+        load.set(record, field, text).map_err(RestoreError::Invalid)?;
+        let changes = load.changes;
         // Always `Ok`, since the list of errors is empty.
-        let _ = self.take(staged, Errors::default());
+        let _ = self.take(changes, Errors::default());
         Ok(())
     }
 
     /// The error message for the name of an unknown record or field. Slow, since it compares the name with thousands of
     /// others: not for large numbers of names.
-    pub fn stranger(&self, name: &str) -> String {
+    pub fn unknown_name_message(&self, name: &str) -> String {
         let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
-        let mut stage = Stage::new(self);
-        let record = stage.find(record_name);
-        let Some(kind) = record.and_then(|record| stage.cell(record)).map(|cell| cell.record_type()) else {
-            return format!("there is no record \"{record_name}\"{}", stage.name_like(record_name));
+        let mut load = FileLoad::new(self);
+        let record = load.find(record_name);
+        let Some(kind) = record.and_then(|record| load.cell(record)).map(|cell| cell.record_type()) else {
+            return format!("there is no record \"{record_name}\"{}", load.name_like(record_name));
         };
         let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
         let guess = suggestion(field_name, names);
@@ -108,14 +108,17 @@ mod tests {
         for name in ["xx", "x.DSEC"] {
             assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Unknown));
         }
-        assert_eq!(loader.stranger("xx"), "there is no record \"xx\"; did you mean \"x\"?");
-        assert_eq!(loader.stranger("x.DSEC"), "no field \"DSEC\" in record type ao; did you mean \"DESC\"?");
+        assert_eq!(loader.unknown_name_message("xx"), "there is no record \"xx\"; did you mean \"x\"?");
+        assert_eq!(
+            loader.unknown_name_message("x.DSEC"),
+            "no field \"DSEC\" in record type ao; did you mean \"DESC\"?"
+        );
 
         let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
         assert_eq!(told("x", "much"), "VAL cannot be \"much\": expected a number");
         assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is not a text, so the name cannot end in '$'");
         for name in ["w", "l.VAL$"] {
-            assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::NotYet));
+            assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Deferred));
         }
     }
 }

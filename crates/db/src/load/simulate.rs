@@ -6,7 +6,7 @@ use std::fmt;
 use fodo_data::{Scalar, Text};
 
 use crate::limit::INERT_DEVICES_MAX;
-use crate::load::{Loader, Stage};
+use crate::load::{FileLoad, Loader};
 use crate::record::device::INERT;
 use crate::record::field_table::has_table;
 use crate::record::{RecordType, find, with};
@@ -42,12 +42,12 @@ impl Loader {
     /// Loads records of an unknown type or DTYP as inert records from now on, instead of reporting errors. An inert
     /// record stores what is put to it and does nothing else. With an unknown DTYP, INP and OUT have no target. With an
     /// unknown type, the record has the common fields, VAL, and the fields that its file sets, as texts.
-    pub fn simulate(&mut self) {
+    pub fn enable_simulation(&mut self) {
         self.simulates = true;
     }
 
-    /// The inert records, by type and DTYP; empty without [`Loader::simulate`].
-    pub fn inert(&self) -> Vec<InertRecords> {
+    /// The inert records, by type and DTYP; empty without [`Loader::enable_simulation`].
+    pub fn inert_records(&self) -> Vec<InertRecords> {
         if !self.simulates {
             return Vec::new();
         }
@@ -68,7 +68,7 @@ impl Loader {
     }
 }
 
-impl Stage<'_> {
+impl FileLoad<'_> {
     pub(crate) fn simulates(&self) -> bool {
         self.loader.simulates
     }
@@ -84,22 +84,22 @@ impl Stage<'_> {
         let Some(grown) = cell.grown(field, value) else { return Some(cell.record_type()) };
         let kind = grown.record_type();
         match (record as usize).checked_sub(self.loader.records.len()) {
-            Some(index) => *self.staged.added.get_mut(index)? = grown,
-            None => drop(self.staged.changed.insert(record, grown)),
+            Some(index) => *self.changes.added.get_mut(index)? = grown,
+            None => drop(self.changes.changed.insert(record, grown)),
         }
         Some(kind)
     }
 
     /// The number for DTYP that represents an unknown device support.
     pub(crate) fn inert_device(&mut self, name: &Text) -> Result<Scalar, String> {
-        let known = self.loader.devices.iter().chain(&self.staged.devices);
+        let known = self.loader.devices.iter().chain(&self.changes.devices);
         let n_known = known.clone().count();
         let index = known.clone().position(|known| known == name).unwrap_or(n_known);
         if index == n_known {
             if n_known >= INERT_DEVICES_MAX {
                 return Err(format!("DTYP cannot be \"{name}\": more than {INERT_DEVICES_MAX} are unknown"));
             }
-            self.staged.devices.push(name.clone());
+            self.changes.devices.push(name.clone());
         }
         Ok(Scalar::Enum(INERT + index as u16))
     }

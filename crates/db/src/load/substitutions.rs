@@ -20,13 +20,19 @@ pub struct Instance {
 /// `macros` are defined before the file is read, for file names and values. `open` reads the file and its includes.
 /// Invalid rows are left out and reported as errors.
 pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Instance>, Vec<LoadError>) {
-    let mut reading =
-        Reading { open, within: Vec::new(), n_read: 0, global: macros.clone(), found: Vec::new(), errors: Vec::new() };
+    let mut reading = SubstitutionsParser {
+        open,
+        within: Vec::new(),
+        n_read: 0,
+        global: macros.clone(),
+        found: Vec::new(),
+        errors: Vec::new(),
+    };
     reading.file(file, None);
     (reading.found, reading.errors)
 }
 
-struct Reading<'a, 'b> {
+struct SubstitutionsParser<'a, 'b> {
     open: &'a mut OpenFile<'b>,
     /// The current file, and the files that include it.
     within: Vec<String>,
@@ -38,7 +44,7 @@ struct Reading<'a, 'b> {
 
 /// A token of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum SubstitutionsToken {
     /// A word or a quoted text; quotes and escapes are resolved.
     Text(String),
     /// `{`, `}`, `,` or `=`
@@ -46,24 +52,24 @@ enum Token {
     End,
 }
 
-impl Token {
+impl SubstitutionsToken {
     fn shown(&self) -> String {
         match self {
-            Token::Text(text) => format!("\"{text}\""),
-            Token::Mark(mark) => format!("'{mark}'"),
-            Token::End => "the end of the file".into(),
+            SubstitutionsToken::Text(text) => format!("\"{text}\""),
+            SubstitutionsToken::Mark(mark) => format!("'{mark}'"),
+            SubstitutionsToken::End => "the end of the file".into(),
         }
     }
 }
 
 /// Splits one file into tokens.
-struct Words<'a> {
+struct SubstitutionsLexer<'a> {
     file: &'a str,
     source: &'a str,
     offset: usize,
 }
 
-impl Words<'_> {
+impl SubstitutionsLexer<'_> {
     fn rest(&self) -> &str {
         self.source.get(self.offset..).unwrap_or_default()
     }
@@ -98,24 +104,24 @@ impl Words<'_> {
     }
 
     /// The next token and its position.
-    fn next(&mut self) -> Result<(Token, usize), LoadError> {
+    fn next(&mut self) -> Result<(SubstitutionsToken, usize), LoadError> {
         self.skip_blanks();
         let start = self.offset;
-        let Some(first) = self.rest().chars().next() else { return Ok((Token::End, start)) };
+        let Some(first) = self.rest().chars().next() else { return Ok((SubstitutionsToken::End, start)) };
         if matches!(first, '{' | '}' | ',' | '=') {
             self.offset += 1;
-            return Ok((Token::Mark(first), start));
+            return Ok((SubstitutionsToken::Mark(first), start));
         }
         if first == '"' || first == '\'' {
-            return Ok((Token::Text(self.quoted(first, start)?), start));
+            return Ok((SubstitutionsToken::Text(self.quoted(first, start)?), start));
         }
         let n = bare_length(self.rest());
         let text = self.rest().get(..n).unwrap_or_default().to_owned();
         self.offset += n;
-        Ok((Token::Text(text), start))
+        Ok((SubstitutionsToken::Text(text), start))
     }
 
-    fn peek(&mut self) -> Result<Token, LoadError> {
+    fn peek(&mut self) -> Result<SubstitutionsToken, LoadError> {
         let before = self.offset;
         let token = self.next()?.0;
         self.offset = before;
@@ -147,14 +153,14 @@ impl Words<'_> {
 
     fn mark(&mut self, wanted: char) -> Result<usize, LoadError> {
         match self.next()? {
-            (Token::Mark(mark), place) if mark == wanted => Ok(place),
+            (SubstitutionsToken::Mark(mark), place) if mark == wanted => Ok(place),
             (token, place) => Err(self.error(place, format!("found {}, expected '{wanted}'", token.shown()))),
         }
     }
 
     fn text(&mut self, what: &str) -> Result<(String, usize), LoadError> {
         match self.next()? {
-            (Token::Text(text), place) => Ok((text, place)),
+            (SubstitutionsToken::Text(text), place) => Ok((text, place)),
             (token, place) => Err(self.error(place, format!("found {}, expected {what}", token.shown()))),
         }
     }
@@ -165,11 +171,11 @@ impl Words<'_> {
         let mut pairs = Vec::new();
         loop {
             match self.next()? {
-                (Token::Mark('}'), _) => return Ok(pairs),
-                (Token::Mark(','), _) => {}
-                (Token::Text(name), _) => {
+                (SubstitutionsToken::Mark('}'), _) => return Ok(pairs),
+                (SubstitutionsToken::Mark(','), _) => {}
+                (SubstitutionsToken::Text(name), _) => {
                     self.mark('=')?;
-                    let is_empty = matches!(self.peek()?, Token::Mark(',' | '}'));
+                    let is_empty = matches!(self.peek()?, SubstitutionsToken::Mark(',' | '}'));
                     let value = if is_empty { String::new() } else { self.text("a value")?.0 };
                     pairs.push((name, value));
                 }
@@ -187,9 +193,9 @@ impl Words<'_> {
         let mut values = Vec::new();
         loop {
             match self.next()? {
-                (Token::Mark('}'), _) => return Ok(values),
-                (Token::Mark(','), _) => {}
-                (Token::Text(value), _) => values.push(value),
+                (SubstitutionsToken::Mark('}'), _) => return Ok(values),
+                (SubstitutionsToken::Mark(','), _) => {}
+                (SubstitutionsToken::Text(value), _) => values.push(value),
                 (token, place) => {
                     return Err(self.error(place, format!("found {}, expected {what} or '}}'", token.shown())));
                 }
@@ -218,7 +224,7 @@ fn bare_length(text: &str) -> usize {
     text.len()
 }
 
-impl Reading<'_, '_> {
+impl SubstitutionsParser<'_, '_> {
     /// Reads a file. `place`: the line that includes it.
     fn file(&mut self, file: &str, place: Option<&LoadError>) {
         let fail = |message: String| match place {
@@ -247,7 +253,7 @@ impl Reading<'_, '_> {
         let text = String::from_utf8_lossy(&bytes);
         let source = text.strip_prefix('\u{feff}').unwrap_or(&text);
         self.within.push(file.to_owned());
-        let mut words = Words { file, source, offset: 0 };
+        let mut words = SubstitutionsLexer { file, source, offset: 0 };
         while self.errors.len() < LOAD_ERRORS_MAX {
             match self.statement(&mut words) {
                 Ok(true) => {}
@@ -262,18 +268,18 @@ impl Reading<'_, '_> {
     }
 
     /// Parses one statement. False: the end of the file.
-    fn statement(&mut self, words: &mut Words<'_>) -> Result<bool, LoadError> {
+    fn statement(&mut self, words: &mut SubstitutionsLexer<'_>) -> Result<bool, LoadError> {
         let (token, place) = words.next()?;
         match &token {
-            Token::End => return Ok(false),
-            Token::Text(word) if word == "global" => self.define_global(words)?,
-            Token::Text(word) if word == "file" => self.template(words)?,
-            Token::Text(word) if word == "include" => {
+            SubstitutionsToken::End => return Ok(false),
+            SubstitutionsToken::Text(word) if word == "global" => self.define_global(words)?,
+            SubstitutionsToken::Text(word) if word == "file" => self.template(words)?,
+            SubstitutionsToken::Text(word) if word == "include" => {
                 let (file, _) = words.text("a file name")?;
                 self.file(&file, Some(&words.error(place, "")));
             }
             token => {
-                let word = if let Token::Text(word) = token { word } else { "" };
+                let word = if let SubstitutionsToken::Text(word) = token { word } else { "" };
                 let guess = suggestion(word, ["file", "global", "include"].into_iter());
                 let message = format!("found {}, expected file, global or include{guess}", token.shown());
                 return Err(words.error(place, message));
@@ -282,7 +288,7 @@ impl Reading<'_, '_> {
         Ok(true)
     }
 
-    fn define_global(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
+    fn define_global(&mut self, words: &mut SubstitutionsLexer<'_>) -> Result<(), LoadError> {
         for (name, value) in words.definitions()? {
             self.global.define_plain(&name, &value);
         }
@@ -290,7 +296,7 @@ impl Reading<'_, '_> {
     }
 
     /// Parses `file "x.template" { ... }` after the word `file`.
-    fn template(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
+    fn template(&mut self, words: &mut SubstitutionsLexer<'_>) -> Result<(), LoadError> {
         let (file, place) = words.text("the name of a template")?;
         let file = self.global.expand_line(&file).map_err(|error| words.error(place, error.message))?;
         words.mark('{')?;
@@ -301,20 +307,20 @@ impl Reading<'_, '_> {
                 words.offset
             };
             match words.peek()? {
-                Token::Mark('}') => {
+                SubstitutionsToken::Mark('}') => {
                     words.mark('}')?;
                     return Ok(());
                 }
-                Token::Mark(',') => drop(words.mark(',')?),
-                Token::Text(word) if word == "global" => {
+                SubstitutionsToken::Mark(',') => drop(words.mark(',')?),
+                SubstitutionsToken::Text(word) if word == "global" => {
                     words.next()?;
                     self.define_global(words)?;
                 }
-                Token::Text(word) if word == "pattern" => {
+                SubstitutionsToken::Text(word) if word == "pattern" => {
                     words.next()?;
                     pattern = Some(words.values("the name of a macro")?);
                 }
-                Token::Mark('{') => {
+                SubstitutionsToken::Mark('{') => {
                     let pairs = match &pattern {
                         Some(names) => row(names, words, start)?,
                         None => words.definitions()?,
@@ -322,7 +328,7 @@ impl Reading<'_, '_> {
                     self.instance(&file, pairs, words.error(start, ""))?;
                 }
                 token => {
-                    let guess = if let Token::Text(word) = &token { word.as_str() } else { "" };
+                    let guess = if let SubstitutionsToken::Text(word) = &token { word.as_str() } else { "" };
                     let guess = suggestion(guess, ["pattern", "global"].into_iter());
                     let message = format!("found {}, expected pattern, '{{' or '}}'{guess}", token.shown());
                     return Err(words.error(start, message));
@@ -346,7 +352,7 @@ impl Reading<'_, '_> {
 
 /// Parses a row of a pattern: one value for each name. As in msi, fewer values are accepted; the other macros stay
 /// undefined.
-fn row(names: &[String], words: &mut Words<'_>, start: usize) -> Result<Vec<(String, String)>, LoadError> {
+fn row(names: &[String], words: &mut SubstitutionsLexer<'_>, start: usize) -> Result<Vec<(String, String)>, LoadError> {
     let values = words.values("a value")?;
     if values.len() > names.len() {
         let message = format!("this row has {} values, but its pattern has {} names", values.len(), names.len());
@@ -356,7 +362,7 @@ fn row(names: &[String], words: &mut Words<'_>, start: usize) -> Result<Vec<(Str
 }
 
 /// After an error, skips to the next line that starts a statement.
-fn recover(words: &mut Words<'_>) {
+fn recover(words: &mut SubstitutionsLexer<'_>) {
     while let Some(newline) = words.rest().find('\n') {
         words.offset += newline + 1;
         let starts_word = words.rest().starts_with(|character: char| character.is_alphabetic());

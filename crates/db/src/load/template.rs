@@ -2,16 +2,16 @@
 
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{column, shown_line, too_many_includes};
-use crate::load::macros::Source;
+use crate::load::macros::LineSource;
 use crate::load::{LoadError, Macros, OpenFile};
 
 /// How an undefined macro without default is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undefined {
+pub enum UndefinedMacros {
     /// `$(NAME)`
-    Kept,
+    Keep,
     /// `$(NAME,undefined)`
-    Marked,
+    Mark,
 }
 
 /// The expanded text of a template.
@@ -30,25 +30,25 @@ pub struct ExpandedTemplate {
 pub fn expand(
     file: &str,
     macros: &mut Macros,
-    undefined: Undefined,
+    undefined: UndefinedMacros,
     open: &mut OpenFile,
 ) -> Result<ExpandedTemplate, LoadError> {
-    let source = Source::Template { marks_undefined: undefined == Undefined::Marked };
+    let source = LineSource::Template { marks_undefined: undefined == UndefinedMacros::Mark };
     let out = ExpandedTemplate::default();
-    let mut work = Work { source, open, within: Vec::new(), n_read: 0, out };
+    let mut work = TemplateExpander { source, open, within: Vec::new(), n_read: 0, out };
     work.file(file, macros, None)?;
     Ok(work.out)
 }
 
-struct Work<'a, 'b> {
-    source: Source,
+struct TemplateExpander<'a, 'b> {
+    source: LineSource,
     open: &'a mut OpenFile<'b>,
     within: Vec<String>,
     n_read: usize,
     out: ExpandedTemplate,
 }
 
-impl Work<'_, '_> {
+impl TemplateExpander<'_, '_> {
     /// Expands a file. `place`: the line that includes it.
     fn file(&mut self, file: &str, macros: &mut Macros, place: Option<&LoadError>) -> Result<(), LoadError> {
         let fail = |message: String| match place {
@@ -150,7 +150,11 @@ fn command(line: &str) -> Option<(&'static str, &str)> {
 mod tests {
     use super::*;
 
-    fn expanded(files: &[(&str, &str)], macros: &str, undefined: Undefined) -> Result<(String, Vec<String>), String> {
+    fn expanded(
+        files: &[(&str, &str)],
+        macros: &str,
+        undefined: UndefinedMacros,
+    ) -> Result<(String, Vec<String>), String> {
         let mut macros = Macros::parse(macros).unwrap();
         let mut open = |wanted: &str| {
             let found = files.iter().find(|(name, _)| *name == wanted);
@@ -168,7 +172,7 @@ mod tests {
             ("b.template", "inner $(P) $(Q)\n"),
         ];
 
-        let (text, undefined) = expanded(&files, "P=x:", Undefined::Kept).unwrap();
+        let (text, undefined) = expanded(&files, "P=x:", UndefinedMacros::Keep).unwrap();
 
         assert_eq!(text, "# for x:\r\nfirst x:\ninner x: $(Q)\nlast x:y:");
         let said = "b.template:1:12: macro \"Q\" is not defined; give it a value, Q=..., or a default, $(Q=...)";
@@ -177,12 +181,12 @@ mod tests {
 
     #[test]
     fn what_is_undefined_is_marked_with_its_place_and_a_round_is_an_error() {
-        let (text, undefined) = expanded(&[("a", "one\n  $(PX)\n")], "P=1", Undefined::Marked).unwrap();
+        let (text, undefined) = expanded(&[("a", "one\n  $(PX)\n")], "P=1", UndefinedMacros::Mark).unwrap();
 
         assert_eq!(text, "one\n  $(PX,undefined)\n");
         assert_eq!(undefined, ["a:2:3: macro \"PX\" is not defined; did you mean \"P\"?"]);
         assert_eq!(
-            expanded(&[("a", "include \"a\"")], "", Undefined::Kept),
+            expanded(&[("a", "include \"a\"")], "", UndefinedMacros::Keep),
             Err("a:1:1: circular or too deep include: a -> a".into())
         );
     }
@@ -192,7 +196,7 @@ mod tests {
         let bytes = b"field(EGU, \"\xb0C\") # $(P) \xc3\xa4 \xff\n";
 
         let expanded =
-            expand("a", &mut Macros::parse("P=\u{fc}").unwrap(), Undefined::Kept, &mut |_| Ok(bytes.to_vec()));
+            expand("a", &mut Macros::parse("P=\u{fc}").unwrap(), UndefinedMacros::Keep, &mut |_| Ok(bytes.to_vec()));
 
         assert_eq!(expanded.unwrap().text, b"field(EGU, \"\xb0C\") # \xc3\xbc \xc3\xa4 \xff\n");
     }

@@ -5,28 +5,28 @@ use fodo_data::{Scalar, Text};
 use crate::calc::{CalcError, Program};
 use crate::common::row;
 use crate::field::{Dbf, FieldInfo, SPECIAL};
-use crate::link::{Link, Parsed, parse};
+use crate::link::{Link, ParsedLink, parse};
 use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
-use crate::load::{Stage, link_of};
-use crate::put::side;
+use crate::load::{FileLoad, link_of};
+use crate::put::link_kind;
 use crate::record::field_table::has_table;
 use crate::record::{RecordType, with};
 use crate::scan_menu::{ScanMenu, is_of_scan, period};
 
-impl Stage<'_> {
+impl FileLoad<'_> {
     /// Sets a field, or returns why the value is invalid.
     pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), String> {
         let Some(kind) = self.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
             let words = text.to_str();
-            let side = side(row);
-            let parsed = parse(&words, side);
-            if let Parsed::Wrong(why) = &parsed {
+            let link_kind = link_kind(row);
+            let parsed = parse(&words, link_kind);
+            if let ParsedLink::Invalid(why) = &parsed {
                 return Err(format!("{} cannot be \"{text}\": {why}", row.name));
             }
-            let link = Link::from_parsed(&words, &parsed, side);
+            let link = Link::from_parsed(&words, &parsed, link_kind);
             let Some(cell) = self.cell(record) else { return Ok(()) };
             with(cell, |body| {
                 if let Some(place) = link_of(body, field) {

@@ -13,7 +13,7 @@ use crate::put::fitting;
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record, inputs, record_type};
-use crate::routine::{ArrayCall, ArrayRoutine, N_ARRAYS, Routines};
+use crate::routine::{ASubCall, ArrayRoutine, N_ARRAYS, Routines};
 use crate::step::{Broken, Outcome, Step};
 
 /// DOUBLE among the choices of FTA and FTVA.
@@ -269,7 +269,7 @@ impl ASub {
 
     fn call(&mut self, routine: &ArrayRoutine) -> i32 {
         let mut call =
-            ArrayCall { inputs: &self.args, outputs: &mut self.values, output_capacities: &self.value_capacities };
+            ASubCall { inputs: &self.args, outputs: &mut self.values, output_capacities: &self.value_capacities };
         let code = routine.call(&mut call);
         for (length, value) in self.value_lengths.iter_mut().zip(&self.values) {
             *length = value.len() as u32;

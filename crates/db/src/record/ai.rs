@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fodo_data::{EventMask, Meta};
 
-use crate::breaktable::{BreakTable, Chosen};
+use crate::breaktable::{BreakTable, SelectedTable};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::{Link, Target};
@@ -68,7 +68,7 @@ record_fields! {
     }
     private {
         common: Common;
-        table: Chosen;
+        table: SelectedTable;
         has_read: bool;
     }
 }

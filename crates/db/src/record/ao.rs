@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fodo_data::{EventMask, Limits, Meta, Value};
 
-use crate::breaktable::{BreakTable, Chosen, Converted};
+use crate::breaktable::{BreakTable, Converted, SelectedTable};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::{Link, Target};
@@ -80,7 +80,7 @@ record_fields! {
         common: Common;
         /// The break table that LINR currently selects.
         found: Option<Arc<BreakTable>>;
-        table: Chosen;
+        table: SelectedTable;
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{LazyLock, Mutex};
 use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Status, Text, Value};
 
 use crate::common::{Common, number, row};
+use crate::engine::EngineCall;
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
 use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::{Link, Target};
@@ -15,8 +16,7 @@ use crate::post::{Posts, reading};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, KindOf, Table, table};
 use crate::record::{CHANGED, Cell, Fields, Record, RecordType, lock};
-use crate::step::{Entry, Outcome, Step};
-use crate::turn::Turn;
+use crate::step::{Outcome, ProcessCause, Step};
 
 macro_rules! places {
     ($($dbf:ident $rust:ty;)*) => {
@@ -225,8 +225,8 @@ impl Cell for InertCell {
         Ok(())
     }
 
-    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry) {
-        Step::new(turn, &self.body, record, entry).run(entry);
+    fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause) {
+        Step::new(call, &self.body, record, cause).run(cause);
     }
 
     fn duplicate(&self) -> Box<dyn Cell> {

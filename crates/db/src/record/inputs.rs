@@ -2,8 +2,8 @@
 
 use fodo_data::{EventMask, Meta};
 
+use crate::external::ExternalPv;
 use crate::link::{Link, Target};
-use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record};
@@ -130,7 +130,7 @@ pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: 
 
 /// Takes units, precision and limits of a value from a link's target; without a target the precision is `precision`.
 pub(crate) fn meta_of_link(link: &Link, precision: i16, meta: &mut Meta) -> Option<Target> {
-    if let Some(there) = link.outside().and_then(Outside::meta) {
+    if let Some(there) = link.external().and_then(ExternalPv::meta) {
         *meta = Meta { control: meta.control, ..(*there).clone() };
         return None;
     }

@@ -1,7 +1,7 @@
 //! The states of their links that calcout, scalcout and transform report.
 
-use crate::link::{Link, Special, Target, Trigger};
-use crate::outside::Outside;
+use crate::external::ExternalPv;
+use crate::link::{Link, LinkExtra, Target, Trigger};
 
 /// The state of a link for INAV, OUTV and so on. A channel counts as external, even to a record of the same IOC.
 pub(crate) fn state_of(link: &Link) -> u16 {
@@ -9,13 +9,13 @@ pub(crate) fn state_of(link: &Link) -> u16 {
     const CONNECTED: u16 = 1;
     const LOCAL: u16 = 2;
     const CONSTANT: u16 = 3;
-    if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
+    if let Some(LinkExtra::Json(json)) = link.extra().map(|extra| &**extra) {
         return if json.is_volatile() { CONNECTED } else { LOCAL };
     }
     match link.target() {
         Target::Constant => CONSTANT,
-        Target::Outside { .. } if link.outside().is_some_and(Outside::is_connected) => CONNECTED,
-        Target::Outside { .. } | Target::Missing => NOT_CONNECTED,
+        Target::External { .. } if link.external().is_some_and(ExternalPv::is_connected) => CONNECTED,
+        Target::External { .. } | Target::Missing => NOT_CONNECTED,
         Target::Field { modifiers, .. } => match modifiers.trigger {
             Trigger::None | Trigger::Passive => LOCAL,
             Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fodo_data::{EventMask, Kind, Meta, Reading, Text, TimeStamp};
 
 use crate::common::Common;
+use crate::engine::EngineCall;
 use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::post::{LONG_STRING, Posts, reading};
 use crate::routine::Routines;
-use crate::step::{Entry, Outcome, Step};
-use crate::turn::Turn;
+use crate::step::{Outcome, ProcessCause, Step};
 
 mod a_sub;
 mod aai;
@@ -243,8 +243,8 @@ pub(crate) trait Cell: Send + Sync {
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
-    /// Processes the record if it may be processed now, and queues the resulting work in `turn`.
-    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry);
+    /// Processes the record if it may be processed now, and queues the resulting work in `call`.
+    fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause);
 
     fn duplicate(&self) -> Box<dyn Cell>;
 
@@ -276,8 +276,8 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
         lock(self).after_put(field, posts)
     }
 
-    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry) {
-        Step::new(turn, self, record, entry).run(entry);
+    fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause) {
+        Step::new(call, self, record, cause).run(cause);
     }
 
     fn duplicate(&self) -> Box<dyn Cell> {

@@ -12,7 +12,7 @@ use crate::post::Posts;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, leveled, moved};
 use crate::record::{Record, record_type};
-use crate::routine::{Call, Routine, Routines, call};
+use crate::routine::{Routine, Routines, SubCall, call};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -98,7 +98,7 @@ impl Record for Sub {
         if !self.init_routine_name.is_empty() {
             let Some(routine) = self.routines.find(&self.init_routine_name.to_str()) else { return };
             // Base ignores the result, too.
-            let _ = call(&routine, Call { args: &mut self.args, value: &mut self.value });
+            let _ = call(&routine, SubCall { args: &mut self.args, value: &mut self.value });
         }
         self.find();
         if let Found::Routine(_) = self.found {
@@ -156,7 +156,7 @@ impl Sub {
             self.common.raise(Status::BAD_SUB, 3);
             return;
         };
-        match call(&routine, Call { args: &mut self.args, value: &mut self.value }) {
+        match call(&routine, SubCall { args: &mut self.args, value: &mut self.value }) {
             Ok(()) => self.common.undefined = u8::from(self.value.is_nan()),
             Err(_) => {
                 self.common.raise(Status::SOFT, self.bad_severity);

@@ -7,10 +7,10 @@ use fodo_data::{EventMask, Limits, Meta, Status};
 
 use crate::calc::{N_ARGS, Program};
 use crate::common::{Common, row};
+use crate::external::ExternalPv;
 use crate::field::record_fields;
 use crate::link::{Link, Target};
 use crate::menu;
-use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::levels::moved;
 use crate::record::simulation::constant;
@@ -293,8 +293,8 @@ fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
 fn state_of(link: &Link) -> u16 {
     match link.target() {
         Target::Constant => NONE,
-        Target::Outside { .. } if link.outside().is_some_and(Outside::is_connected) => OK,
-        Target::Outside { .. } | Target::Missing => BAD,
+        Target::External { .. } if link.external().is_some_and(ExternalPv::is_connected) => OK,
+        Target::External { .. } | Target::Missing => BAD,
         Target::Field { .. } => OK,
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::calc::{N_ARGS, Program};
 
-pub use show::AccessPart;
+pub use show::AccessSection;
 
 /// The access rights of a client to a field; each one includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +27,11 @@ pub enum Access {
 
 /// The decision of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
+pub struct AccessDecision {
     /// The access rights.
     pub access: Access,
     /// Whether puts are logged (TRAPWRITE of the rule that decides).
-    pub is_trapped: bool,
+    pub is_logged: bool,
 }
 
 /// The security level of a field, defined by its record type. A rule applies to fields of its own level and below.
@@ -71,7 +71,7 @@ struct Group {
 #[derive(Clone, Debug)]
 struct Rule {
     level: u32,
-    granted: Granted,
+    granted: AccessDecision,
     /// Indices of UAGs. One of them must contain the user; if empty, every user matches.
     user_groups: Vec<usize>,
     /// The same for HAGs and the host.
@@ -170,12 +170,12 @@ impl Security {
     /// The access rights of a user on a host to fields of a level in a group (the record's ASG).
     ///
     /// Of the rules that match, the one with the most rights decides; of several such rules, the first one.
-    pub fn granted(&self, group: &str, level: AccessLevel, user: &str, host: &str) -> Granted {
+    pub fn decide(&self, group: &str, level: AccessLevel, user: &str, host: &str) -> AccessDecision {
         let group = self.index.get(group).copied().unwrap_or(0);
         let (Some((_, group)), Some(state)) = (self.file.groups.get(group), self.states.get(group)) else {
-            return Granted::default();
+            return AccessDecision::default();
         };
-        let mut best = Granted::default();
+        let mut best = AccessDecision::default();
         for (rule, is_met) in group.rules.iter().zip(&state.is_met) {
             let counts = *is_met && rule.granted.access > best.access && level as u32 <= rule.level;
             if counts
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn access(security: &Security, group: &str, level: AccessLevel, user: &str, host: &str) -> Access {
-        security.granted(group, level, user, host).access
+        security.decide(group, level, user, host).access
     }
 
     #[test]
@@ -256,8 +256,8 @@ mod tests {
             "UAG(ops) { ann } ASG(DEFAULT) { RULE(0, WRITE, NOTRAPWRITE) RULE(1, WRITE, TRAPWRITE) { UAG(ops) } }",
         );
 
-        assert!(!rules.granted("", Asl0, "ann", "h").is_trapped);
-        assert!(rules.granted("", Asl1, "ann", "h").is_trapped);
+        assert!(!rules.decide("", Asl0, "ann", "h").is_logged);
+        assert!(rules.decide("", Asl1, "ann", "h").is_logged);
     }
 
     #[test]

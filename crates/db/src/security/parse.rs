@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::{Access, AccessFile, DEFAULT, Granted, Group, Rule};
+use super::{Access, AccessDecision, AccessFile, DEFAULT, Group, Rule};
 use crate::calc::Program;
 use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::suggestion;
-use crate::load::lexer::{Lexer, Place, Token};
+use crate::load::lexer::{DbToken, Lexer, SourcePlace};
 use crate::load::{LoadError, Macros, OpenFile};
 
 /// Words that cannot be names, unless in quotes.
@@ -31,10 +31,10 @@ impl AccessFile {
         }
         let macros = Macros::parse(macros).map_err(of_file)?;
         let source = String::from_utf8_lossy(bytes);
-        let mut parser = Parser::new(file, &source, &macros).map_err(|error| vec![error])?;
+        let mut parser = AccessParser::new(file, &source, &macros).map_err(|error| vec![error])?;
         parser.items();
         // Errors in macros cause further errors, which are not worth reporting.
-        let Parser { lexer, errors, found, .. } = parser;
+        let AccessParser { lexer, errors, found, .. } = parser;
         match [lexer.errors, errors].into_iter().find(|errors| !errors.is_empty()) {
             Some(errors) => Err(errors),
             None => Ok(found),
@@ -42,26 +42,26 @@ impl AccessFile {
     }
 }
 
-struct Parser<'a> {
+struct AccessParser<'a> {
     file: &'a str,
     lexer: Lexer<'a>,
     /// The current token and its place.
-    token: Token,
-    place: Place,
+    token: DbToken,
+    place: SourcePlace,
     found: AccessFile,
     errors: Vec<LoadError>,
 }
 
-impl<'a> Parser<'a> {
-    fn new(file: &'a str, source: &'a str, macros: &'a Macros) -> Result<Parser<'a>, LoadError> {
+impl<'a> AccessParser<'a> {
+    fn new(file: &'a str, source: &'a str, macros: &'a Macros) -> Result<AccessParser<'a>, LoadError> {
         let mut lexer = Lexer::new(file, source, macros);
         let (token, place) = lexer.next(false)?;
         // As in Base, the group DEFAULT exists from the start, without a rule.
         let found = AccessFile { groups: vec![(DEFAULT.to_owned(), Group::default())], ..AccessFile::default() };
-        Ok(Parser { file, lexer, token, place, found, errors: Vec::new() })
+        Ok(AccessParser { file, lexer, token, place, found, errors: Vec::new() })
     }
 
-    fn advance(&mut self) -> Result<Token, LoadError> {
+    fn advance(&mut self) -> Result<DbToken, LoadError> {
         let (token, place) = self.lexer.next(false)?;
         self.place = place;
         Ok(std::mem::replace(&mut self.token, token))
@@ -71,14 +71,14 @@ impl<'a> Parser<'a> {
         self.lexer.error(self.place, format!("expected {what}, found {}", self.token.shown()))
     }
 
-    fn warn(&mut self, place: Place, message: String) {
+    fn warn(&mut self, place: SourcePlace, message: String) {
         // Without the source line: a warning is one line.
         let place = self.lexer.error(place, "");
         self.found.warnings.push(format!("{}:{}:{}: {message}", self.file, place.line, place.column));
     }
 
     fn is_mark(&self, mark: char) -> bool {
-        self.token == Token::Mark(mark)
+        self.token == DbToken::Mark(mark)
     }
 
     fn mark(&mut self, mark: char) -> Result<(), LoadError> {
@@ -91,13 +91,13 @@ impl<'a> Parser<'a> {
     /// Parses a name, with or without quotes.
     fn name(&mut self, what: &str) -> Result<String, LoadError> {
         let is_name = match &self.token {
-            Token::Quoted(_) => true,
-            Token::Bare(word) => !is_keyword(word) && !is_number(word),
-            Token::Json(_) | Token::Mark(_) | Token::End => false,
+            DbToken::Quoted(_) => true,
+            DbToken::Bare(word) => !is_keyword(word) && !is_number(word),
+            DbToken::Json(_) | DbToken::Mark(_) | DbToken::End => false,
         };
         match self.token {
-            Token::Bare(_) | Token::Quoted(_) if is_name => match self.advance()? {
-                Token::Bare(name) | Token::Quoted(name) => Ok(name),
+            DbToken::Bare(_) | DbToken::Quoted(_) if is_name => match self.advance()? {
+                DbToken::Bare(name) | DbToken::Quoted(name) => Ok(name),
                 _ => Ok(String::new()),
             },
             _ => Err(self.expected(what)),
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `(name)`. Also returns the place of the name.
-    fn named(&mut self, what: &str) -> Result<(String, Place), LoadError> {
+    fn named(&mut self, what: &str) -> Result<(String, SourcePlace), LoadError> {
         self.mark('(')?;
         let place = self.place;
         let name = self.name(what)?;
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses names in brackets, separated by commas.
-    fn names(&mut self, open: char, close: char, what: &str) -> Result<Vec<(String, Place)>, LoadError> {
+    fn names(&mut self, open: char, close: char, what: &str) -> Result<Vec<(String, SourcePlace)>, LoadError> {
         self.mark(open)?;
         let mut names = Vec::new();
         loop {
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
                 self.errors.push(error);
                 self.recover();
             }
-            if self.token == Token::End || self.errors.len() >= LOAD_ERRORS_MAX {
+            if self.token == DbToken::End || self.errors.len() >= LOAD_ERRORS_MAX {
                 return;
             }
         }
@@ -151,8 +151,8 @@ impl<'a> Parser<'a> {
                 Err(_) => continue,
             }
             match &self.token {
-                Token::End => return,
-                Token::Bare(word) if ["UAG", "HAG", "ASG"].contains(&word.as_str()) && self.is_at_column_one() => {
+                DbToken::End => return,
+                DbToken::Bare(word) if ["UAG", "HAG", "ASG"].contains(&word.as_str()) && self.is_at_column_one() => {
                     return;
                 }
                 _ => {}
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
     fn item(&mut self) -> Result<(), LoadError> {
         let place = self.place;
         let keyword = match &self.token {
-            Token::Bare(word) if !is_number(word) => word.clone(),
+            DbToken::Bare(word) if !is_number(word) => word.clone(),
             _ => return Err(self.expected("UAG, HAG or ASG")),
         };
         match keyword.as_str() {
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the name and the members of a UAG or HAG.
-    fn members(&mut self, place: Place, is_users: bool) -> Result<(), LoadError> {
+    fn members(&mut self, place: SourcePlace, is_users: bool) -> Result<(), LoadError> {
         let (name, _) = self.named("the name of the group")?;
         if self.groups(is_users).iter().any(|(known, _)| *known == name) {
             let keyword = if is_users { "UAG" } else { "HAG" };
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
     fn group_item(&mut self, group: &mut Group) -> Result<(), LoadError> {
         let place = self.place;
         let keyword = match &self.token {
-            Token::Bare(word) => word.clone(),
+            DbToken::Bare(word) => word.clone(),
             _ => return Err(self.expected("INPA to INPU, or RULE")),
         };
         if let Some(arg) = input(&keyword) {
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a rule after the word RULE. `None`: an unknown word makes the rule grant nothing.
-    fn rule(&mut self, place: Place) -> Result<Option<Rule>, LoadError> {
+    fn rule(&mut self, place: SourcePlace) -> Result<Option<Rule>, LoadError> {
         self.mark('(')?;
         let level = self.level()?;
         self.mark(',')?;
@@ -283,18 +283,18 @@ impl<'a> Parser<'a> {
             "WRITE" => Some(Access::Write),
             _ => None,
         };
-        let mut is_trapped = false;
+        let mut is_logged = false;
         if self.is_mark(',') {
             self.advance()?;
-            is_trapped = match &self.token {
-                Token::Bare(word) if word == "TRAPWRITE" => true,
-                Token::Bare(word) if word == "NOTRAPWRITE" => false,
+            is_logged = match &self.token {
+                DbToken::Bare(word) if word == "TRAPWRITE" => true,
+                DbToken::Bare(word) if word == "NOTRAPWRITE" => false,
                 _ => return Err(self.expected("TRAPWRITE or NOTRAPWRITE")),
             };
             self.advance()?;
         }
         self.mark(')')?;
-        let granted = Granted { access: access.unwrap_or_default(), is_trapped };
+        let granted = AccessDecision { access: access.unwrap_or_default(), is_logged };
         let mut rule = Rule { level, granted, user_groups: Vec::new(), host_groups: Vec::new(), calc: None };
         let mut unknown = access.is_none().then_some(right);
         if self.is_mark('{') {
@@ -316,7 +316,7 @@ impl<'a> Parser<'a> {
 
     fn level(&mut self) -> Result<u32, LoadError> {
         let level = match &self.token {
-            Token::Bare(word) => word.parse().ok(),
+            DbToken::Bare(word) => word.parse().ok(),
             _ => None,
         };
         match level {
@@ -329,7 +329,7 @@ impl<'a> Parser<'a> {
     fn condition(&mut self, rule: &mut Rule) -> Result<Option<String>, LoadError> {
         const WANTED: &str = "UAG, HAG or CALC";
         let keyword = match &self.token {
-            Token::Bare(word) if !is_number(word) => word.clone(),
+            DbToken::Bare(word) if !is_number(word) => word.clone(),
             _ => return Err(self.expected(WANTED)),
         };
         match keyword.as_str() {
@@ -366,7 +366,7 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn calc(&self, text: &str, place: Place) -> Result<Program, LoadError> {
+    fn calc(&self, text: &str, place: SourcePlace) -> Result<Program, LoadError> {
         let program = Program::compile(text)
             .map_err(|error| self.lexer.error(place, format!("\"{text}\" is not a valid expression: {error}")))?;
         if program.has_stores() {
@@ -382,14 +382,14 @@ impl<'a> Parser<'a> {
         let mut wanted = vec![close];
         while let Some(&last) = wanted.last() {
             match self.token {
-                Token::Mark('(') => wanted.push(')'),
-                Token::Mark('{') => wanted.push('}'),
-                Token::Mark(mark) if mark == last => {
+                DbToken::Mark('(') => wanted.push(')'),
+                DbToken::Mark('{') => wanted.push('}'),
+                DbToken::Mark(mark) if mark == last => {
                     wanted.pop();
                 }
-                Token::Mark(')' | '}') => return Err(self.expected(&format!("'{last}'"))),
-                Token::End => return Err(self.lexer.error(place, format!("'{open}' is not closed"))),
-                Token::Mark(_) | Token::Bare(_) | Token::Quoted(_) | Token::Json(_) => {}
+                DbToken::Mark(')' | '}') => return Err(self.expected(&format!("'{last}'"))),
+                DbToken::End => return Err(self.lexer.error(place, format!("'{open}' is not closed"))),
+                DbToken::Mark(_) | DbToken::Bare(_) | DbToken::Quoted(_) | DbToken::Json(_) => {}
             }
             if wanted.len() > ACCESS_DEPTH_MAX {
                 return Err(self.lexer.error(self.place, "brackets are nested too deeply"));

@@ -6,7 +6,7 @@ use super::{Access, GroupState, Rule, Security};
 
 /// A part of an access file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessPart {
+pub enum AccessSection {
     /// UAG: groups of users.
     Users,
     /// HAG: groups of hosts.
@@ -18,16 +18,16 @@ pub enum AccessPart {
 impl Security {
     /// One part as lines of text, for the groups whose names `wanted` accepts. Shows the value of each input, and
     /// whether the CALC of each rule is true.
-    pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> String {
+    pub fn shown(&self, part: AccessSection, wanted: &dyn Fn(&str) -> bool) -> String {
         let file = &self.file;
         let list = |word: &str, groups: &[(String, HashSet<String>)]| -> String {
             let wanted = groups.iter().filter(|(name, _)| wanted(name));
             wanted.map(|(name, members)| format!("{word}({name}) {{ {} }}\n", sorted(members))).collect()
         };
         match part {
-            AccessPart::Users => list("UAG", &file.user_groups),
-            AccessPart::Hosts => list("HAG", &file.host_groups),
-            AccessPart::Groups => {
+            AccessSection::Users => list("UAG", &file.user_groups),
+            AccessSection::Hosts => list("HAG", &file.host_groups),
+            AccessSection::Groups => {
                 let groups = file.groups.iter().zip(&self.states).filter(|((name, _), _)| wanted(name));
                 groups.map(|((name, _), state)| self.shown_group(name, state)).collect()
             }
@@ -57,7 +57,7 @@ impl Security {
             Access::Read => "READ",
             Access::Write => "WRITE",
         };
-        let trap = if rule.granted.is_trapped { ", TRAPWRITE" } else { "" };
+        let trap = if rule.granted.is_logged { ", TRAPWRITE" } else { "" };
         let names = |groups: &[(String, HashSet<String>)], indices: &[usize]| -> Vec<String> {
             indices.iter().filter_map(|index| groups.get(*index)).map(|(name, _)| name.clone()).collect()
         };

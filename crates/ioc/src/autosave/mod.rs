@@ -58,7 +58,7 @@ impl Default for AutosaveSettings {
 pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<String>) {
     let (mut pvs, mut strangers) = (Vec::new(), Vec::new());
     for record in database.record_names() {
-        let lists = database.infos(record).filter(|(name, _)| name.as_bytes() == info.as_bytes());
+        let lists = database.info_items(record).filter(|(name, _)| name.as_bytes() == info.as_bytes());
         for (_, list) in lists {
             for field in list.to_str().split(|c: char| c.is_whitespace() || c == ',').filter(|field| !field.is_empty())
             {
@@ -67,7 +67,7 @@ pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<Strin
                     pvs.push(pv);
                     continue;
                 }
-                let guess = crate::names::suggestion_text(fodo_db::closest(field, database.field_names(record)));
+                let guess = crate::names::suggestion_text(fodo_db::closest_match(field, database.field_names(record)));
                 strangers
                     .push(format!("info({info}) of {record} names \"{field}\", which is not a field of it{guess}"));
             }

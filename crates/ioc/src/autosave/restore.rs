@@ -101,15 +101,15 @@ impl FoundSaveFile {
         let (mut later, mut complaints) = (Vec::new(), Messages::new());
         for value in &self.saved.values {
             let result = match &value.value {
-                Content::Array(_) => Err(RestoreError::NotYet),
+                Content::Array(_) => Err(RestoreError::Deferred),
                 Content::Scalar(text) => loader.restore(&value.pv, text),
             };
             match result {
                 Ok(()) => {}
-                Err(RestoreError::NotYet) => later.push(value.clone()),
+                Err(RestoreError::Deferred) => later.push(value.clone()),
                 // The search for similar names is slow, so only the first errors get a suggestion.
                 Err(RestoreError::Unknown) if complaints.len() < RESTORE_ERRORS_MAX => {
-                    complaints.push(self.complaint(value, &loader.stranger(&value.pv)));
+                    complaints.push(self.complaint(value, &loader.unknown_name_message(&value.pv)));
                 }
                 Err(error) => complaints.push(self.complaint(value, &error.to_string())),
             }

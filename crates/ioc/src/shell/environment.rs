@@ -55,7 +55,7 @@ pub(super) fn put_variable(shell: &mut Shell, call: &CommandLine<'_>) -> Command
 
 pub(super) fn unset_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a variable")?;
-    shell.macros.forget(name);
+    shell.macros.remove(name);
     lock(&shell.environment).remove(name);
     Ok(Flow::Next)
 }
@@ -122,7 +122,7 @@ pub(super) fn var(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     shell.variables.insert(known, value);
     if known == RECORDS_ONCE_ONLY {
         if let super::IocStage::Loading(loader) = &mut shell.stage {
-            loader.allow_records_once(value != 0);
+            loader.set_records_once_only(value != 0);
         }
     } else if ![CHECKS_ADDRESS, HOLD_OFF_MAX_S.0, ANSWER_S.0].contains(&known) {
         shell.remark(format!("the variable {name} is stored but has no effect"));
@@ -231,7 +231,7 @@ fn with_macros(shell: &mut Shell, list: &str, run: impl FnOnce(&mut Shell) -> Co
     for (name, value) in defined.iter().zip(before) {
         match value {
             Some(value) => shell.macros.define(name, &value),
-            None => shell.macros.forget(name),
+            None => shell.macros.remove(name),
         }
     }
     outcome

@@ -33,7 +33,7 @@ fn load(
     let IocStage::Loading(loader) = &mut shell.stage else {
         return Err("records can only be loaded before iocInit".to_owned().into());
     };
-    loader.say_who_wants(wanted_by);
+    loader.set_include_trace(wanted_by);
     load(loader, &mut open).map_err(CommandError::Files)?;
     Ok(Flow::Next)
 }
@@ -96,11 +96,11 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         return Ok(Flow::Next);
     };
     let restored = shell.restore_early(&mut loader);
-    let misfits = loader.leave_misfits_out();
-    if shell.is_strict && !misfits.is_empty() {
-        return Err(CommandError::Files(misfits));
+    let invalid_links = loader.disable_invalid_links();
+    if shell.is_strict && !invalid_links.is_empty() {
+        return Err(CommandError::Files(invalid_links));
     }
-    misfits.into_iter().for_each(|error| shell.deliver(check::FindingLevel::Error, error));
+    invalid_links.into_iter().for_each(|error| shell.deliver(check::FindingLevel::Error, error));
     if loader.omitted().total() > 0 {
         shell.complain(&format!("{}; run fodo check for details", loader.omitted()));
     }
@@ -113,7 +113,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
-    let inert: String = loader.inert().iter().map(|inert| format!("{inert}\n")).collect();
+    let inert: String = loader.inert_records().iter().map(|inert| format!("{inert}\n")).collect();
     inert.lines().for_each(|line| shell.complain(line));
     let ioc = Ioc::within(*loader, Some(shell.environment.clone()));
     let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
@@ -174,16 +174,16 @@ impl Shell {
             return;
         }
         let IocStage::Loading(mut loader) = std::mem::replace(&mut self.stage, IocStage::Failed) else { return };
-        for error in loader.leave_misfits_out() {
+        for error in loader.disable_invalid_links() {
             self.deliver(check::FindingLevel::Error, error);
         }
-        for error in loader.remarks() {
+        for error in loader.warnings() {
             self.deliver(check::FindingLevel::Warning, error);
         }
-        for inert in loader.inert() {
+        for inert in loader.inert_records() {
             self.deliver(check::FindingLevel::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
         }
-        self.missing.clone_from(loader.missing());
+        self.missing.clone_from(loader.omitted_records());
         match loader.finish() {
             Ok(database) => {
                 self.stage = IocStage::Checked(Box::new(database));

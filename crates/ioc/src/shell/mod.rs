@@ -192,7 +192,7 @@ impl Shell {
         }
         let loader = match purpose {
             Purpose::Run(_) => Loader::default(),
-            Purpose::Check => Loader::that_keeps_places(),
+            Purpose::Check => Loader::with_places(),
         };
         Shell {
             purpose,
@@ -222,7 +222,7 @@ impl Shell {
     /// Accepts unknown record types and DTYPs; `iocInit` reports how many records are inert because of them.
     pub fn simulate(&mut self) {
         if let IocStage::Loading(loader) = &mut self.stage {
-            loader.simulate();
+            loader.enable_simulation();
         }
     }
 

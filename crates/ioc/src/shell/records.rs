@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 
 use fodo_data::{Kind, Meta, Scalar, Text, Value};
-use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus, closest, record_types};
+use fodo_db::{Database, ExternalLinkStatus, FieldRef, LinkTarget, closest_match, record_types};
 
 use super::script::{CommandResult, Flow};
 use super::show::level;
@@ -179,7 +179,7 @@ fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
         return String::new();
     }
     let labels: Vec<String> = meta.labels.iter().map(Text::to_string).collect();
-    match closest(text, labels.iter().map(String::as_str)) {
+    match closest_match(text, labels.iter().map(String::as_str)) {
         Some(label) => suggestion_text(Some(label)),
         None => format!("; valid choices are \"{}\"", labels.join("\", \"")),
     }
@@ -240,7 +240,7 @@ pub(super) fn list(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     }
     if let Some(wanted) = wanted.filter(|wanted| text.is_empty() && !record_types().any(|known| known == *wanted)) {
         let message =
-            format!("there is no record type \"{wanted}\"{}", suggestion_text(closest(wanted, record_types())));
+            format!("there is no record type \"{wanted}\"{}", suggestion_text(closest_match(wanted, record_types())));
         return Err(CommandError::Word(1, message));
     }
     shell.say(&text);
@@ -288,7 +288,7 @@ pub(super) fn infos(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult 
     let database = shell.database()?;
     let mut text = String::new();
     for record in database.record_names() {
-        for (name, value) in database.infos(record).filter(|(name, _)| matches(pattern, &name.to_str())) {
+        for (name, value) in database.info_items(record).filter(|(name, _)| matches(pattern, &name.to_str())) {
             text += &format!("{record} info({name}, \"{value}\")\n");
         }
     }
@@ -318,10 +318,10 @@ pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
     let (mut text, mut totals) = (String::new(), LinkTotals::default());
     for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
         for link in database.links(record) {
-            let (said, is_connected) = match &link.leads_to {
-                LeadsTo::Record(_) => continue,
-                LeadsTo::Nowhere => ("target is not a field".to_owned(), false),
-                LeadsTo::Outside(status) => (totals.add(shell, status), status.facts.is_some()),
+            let (said, is_connected) = match &link.target {
+                LinkTarget::Record(_) => continue,
+                LinkTarget::Missing => ("target is not a field".to_owned(), false),
+                LinkTarget::External(status) => (totals.add(shell, status), status.facts.is_some()),
             };
             totals.n_links += 1;
             totals.n_connected += u64::from(is_connected);
@@ -348,7 +348,7 @@ struct LinkTotals {
 
 impl LinkTotals {
     /// Adds a link to the totals and describes its state.
-    fn add(&mut self, shell: &Shell, status: &OutsideStatus) -> String {
+    fn add(&mut self, shell: &Shell, status: &ExternalLinkStatus) -> String {
         let (merged, server) = match &shell.stage {
             IocStage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
             _ => (MergedCounts::default(), None),
@@ -402,7 +402,7 @@ fn sets(database: &Database) -> Vec<Vec<&str>> {
     };
     for (number, name) in names.iter().enumerate() {
         for link in database.links(name) {
-            if let LeadsTo::Record(there) = &link.leads_to
+            if let LinkTarget::Record(there) = &link.target
                 && let Some(&there) = numbers.get(&*there.to_str())
             {
                 let (one, other) = (root(&mut parents, number), root(&mut parents, there));

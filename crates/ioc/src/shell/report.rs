@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fodo_data::Scalar;
-use fodo_db::{AccessPart, Database, Input, States};
+use fodo_db::{AccessSection, Database, Input, States};
 
 use super::records::{kind_name, matches, quoted, scalar_text, shown};
 use super::script::{CommandResult, Flow};
@@ -174,20 +174,20 @@ fn list_states(shell: &mut Shell, pattern: &str) -> CommandResult {
 
 /// `aspuag [group]`
 pub(super) fn user_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    rules(shell, call, AccessPart::Users)
+    rules(shell, call, AccessSection::Users)
 }
 
 /// `asphag [group]`
 pub(super) fn host_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    rules(shell, call, AccessPart::Hosts)
+    rules(shell, call, AccessSection::Hosts)
 }
 
 /// `asprules [group]`
 pub(super) fn access_groups(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    rules(shell, call, AccessPart::Groups)
+    rules(shell, call, AccessSection::Groups)
 }
 
-fn rules(shell: &mut Shell, call: &CommandLine<'_>, part: AccessPart) -> CommandResult {
+fn rules(shell: &mut Shell, call: &CommandLine<'_>, part: AccessSection) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
     let text = crank.guard().to_text(part, &|name| matches(pattern, name));

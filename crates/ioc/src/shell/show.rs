@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fodo_data::{Scalar, TimeStamp, Value};
-use fodo_db::{Database, LeadsTo};
+use fodo_db::{Database, LinkTarget};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -67,10 +67,10 @@ fn fields(database: &Database, record: &str, level: u8) -> Vec<(&'static str, St
     let links: HashMap<&str, &str> = database
         .links(record)
         .into_iter()
-        .filter_map(|link| match link.leads_to {
-            LeadsTo::Record(_) => Some((link.field, "DB_LINK ")),
-            LeadsTo::Outside(_) => Some((link.field, "CA_LINK ")),
-            LeadsTo::Nowhere => None,
+        .filter_map(|link| match link.target {
+            LinkTarget::Record(_) => Some((link.field, "DB_LINK ")),
+            LinkTarget::External(_) => Some((link.field, "CA_LINK ")),
+            LinkTarget::Missing => None,
         })
         .collect();
     let names = database.fields_of_interest(record, level).into_iter();

@@ -259,7 +259,7 @@ pub(super) fn hint(name: &str) -> String {
 
 /// The same suggestion among the given names.
 pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    crate::names::suggestion_text(fodo_db::closest(name, names))
+    crate::names::suggestion_text(fodo_db::closest_match(name, names))
 }
 
 #[cfg(test)]

@@ -6,17 +6,17 @@ use fodo_data::{Scalar, Text};
 
 use crate::common::{Common, number, row};
 use crate::field::{FieldInfo, NOMOD, Slot};
-use crate::link::{Modifiers, Parsed, Side, Trigger, parse};
+use crate::link::{LinkKind, Modifiers, ParsedLink, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
-use crate::put::side;
+use crate::put::link_kind;
 use crate::record::device::INERT;
 use crate::record::{RecordType, find, with};
 use crate::scan::{EVENT, IO_INTERRUPT};
 
 /// A field that a file sets, with its place.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct FieldPlace {
     pub(crate) record: u32,
     pub(crate) field: u16,
     pub(crate) text: Text,
@@ -37,25 +37,25 @@ const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
 const ORDER: [(&str, &str); 2] = [("HIGH", "HIHI"), ("LOLO", "LOW")];
 
 /// Whether there are warnings about a field. The places of other fields are not kept.
-pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
+pub(crate) fn has_warnings(row: &FieldInfo) -> bool {
     let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
     let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
     row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL", "SNAM"].contains(&row.name)
 }
 
 impl Loader {
-    /// Makes a loader that keeps the place of every field, for [`Loader::remarks`].
-    pub fn that_keeps_places() -> Loader {
+    /// Makes a loader that keeps the place of every field, for [`Loader::warnings`].
+    pub fn with_places() -> Loader {
         Loader { keeps_places: true, ..Loader::default() }
     }
 
     /// Warnings about probable mistakes, in the order of loading: links to unknown records, modifiers and limits
     /// without effect. Empty if the loader keeps no places.
-    pub fn remarks(&self) -> Vec<LoadError> {
+    pub fn warnings(&self) -> Vec<LoadError> {
         if !self.keeps_places {
             return Vec::new();
         }
-        let mut found = self.remarks.clone();
+        let mut found = self.warnings.clone();
         let placed = &self.placed;
         let mut last: HashMap<(u32, u16), usize> = HashMap::new();
         for (index, placed) in placed.iter().enumerate() {
@@ -66,27 +66,27 @@ impl Loader {
             if !counts || self.deleted.contains(&placed.record) {
                 continue;
             }
-            let Some(messages) = self.look_at(placed) else { continue };
+            let Some(messages) = self.check_field(placed) else { continue };
             found.extend(messages.into_iter().map(|message| LoadError { message, ..placed.at.clone() }));
         }
         found
     }
 
-    fn look_at(&self, placed: &Placed) -> Option<Vec<String>> {
+    fn check_field(&self, placed: &FieldPlace) -> Option<Vec<String>> {
         let kind = self.kind(placed.record)?;
         let row = row(kind.rows, placed.field)?;
         let messages = if row.dbf.is_link() {
-            self.look_at_link(placed, row)
+            self.check_link(placed, row)
         } else {
-            self.look_at_value(placed, row).into_iter().collect()
+            self.check_value(placed, row).into_iter().collect()
         };
         Some(messages)
     }
 
-    fn look_at_value(&self, placed: &Placed, row: &FieldInfo) -> Option<String> {
+    fn check_value(&self, placed: &FieldPlace, row: &FieldInfo) -> Option<String> {
         let record = placed.record;
         if row.name == "SCAN" {
-            return self.look_at_scan(record);
+            return self.check_scan(record);
         }
         if row.name == "OMSL"
             && self.menu(record, "OMSL") == Some(1)
@@ -122,7 +122,7 @@ impl Loader {
         severity.is_some_and(|severity| severity != 0)
     }
 
-    fn look_at_scan(&self, record: u32) -> Option<String> {
+    fn check_scan(&self, record: u32) -> Option<String> {
         match self.menu(record, "SCAN")? {
             IO_INTERRUPT => {
                 let kind = self.kind(record)?;
@@ -142,20 +142,20 @@ impl Loader {
         }
     }
 
-    fn look_at_link(&self, placed: &Placed, row: &FieldInfo) -> Vec<String> {
+    fn check_link(&self, placed: &FieldPlace, row: &FieldInfo) -> Vec<String> {
         let text = placed.text.to_str();
-        let side = side(row);
-        let Parsed::Name { name, modifiers } = parse(&text, side) else { return Vec::new() };
-        let is_plain = matches!(side, Side::PlainIn | Side::PlainOut);
-        let mut messages = if is_plain { Vec::new() } else { modifiers_of(&text, row, side) };
+        let link_kind = link_kind(row);
+        let ParsedLink::Name { name, modifiers } = parse(&text, link_kind) else { return Vec::new() };
+        let is_plain = matches!(link_kind, LinkKind::PlainIn | LinkKind::PlainOut);
+        let mut messages = if is_plain { Vec::new() } else { modifiers_of(&text, row, link_kind) };
         let (record_name, field_name) = name.split_once('.').unwrap_or((&name, ""));
         let field_name = field_name.split(['$', '{', '[']).next().unwrap_or_default();
         let Some(&there) = self.index.get(record_name.as_bytes()) else {
-            if self.missing.contains(record_name) {
+            if self.omitted_records.contains(record_name) {
                 return messages;
             }
-            let guess = self.guesses.suggestion(record_name, self.names.iter());
-            let is_vain = side == Side::Forward && field_name != "PROC";
+            let guess = self.suggestions.suggestion(record_name, self.names.iter());
+            let is_vain = link_kind == LinkKind::Forward && field_name != "PROC";
             let vain =
                 if is_vain { "; a forward link to another IOC has no effect unless its target is PROC" } else { "" };
             let what = format!("{} is a link to \"{record_name}\", which is not in these files", row.name);
@@ -173,28 +173,35 @@ impl Loader {
             }
             return messages;
         };
-        messages.extend(self.look_at_target(placed, side, modifiers, (there, field)));
+        messages.extend(self.check_target(placed, link_kind, modifiers, (there, field)));
         messages
     }
 
     /// Checks a link to a known field.
-    fn look_at_target(&self, placed: &Placed, side: Side, modifiers: Modifiers, there: (u32, u16)) -> Option<String> {
+    fn check_target(
+        &self,
+        placed: &FieldPlace,
+        link_kind: LinkKind,
+        modifiers: Modifiers,
+        there: (u32, u16),
+    ) -> Option<String> {
         let (record, field) = there;
         let target = row(self.kind(record)?.rows, field)?;
-        if matches!(side, Side::Out | Side::PlainOut) && target.has(NOMOD) {
+        if matches!(link_kind, LinkKind::Out | LinkKind::PlainOut) && target.has(NOMOD) {
             return Some(format!("{} is read-only", target.name));
         }
-        if record == placed.record && side == Side::Forward {
+        if record == placed.record && link_kind == LinkKind::Forward {
             return Some("the forward link is to its own record, which has no effect".into());
         }
-        if side == Side::Forward && modifiers.trigger == Trigger::Channel && target.name != "PROC" {
+        if link_kind == LinkKind::Forward && modifiers.trigger == Trigger::Channel && target.name != "PROC" {
             return Some("a forward link through a channel (CA) has no effect unless its target is PROC".into());
         }
         let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
-        let processes = (side == Side::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
+        let processes =
+            (link_kind == LinkKind::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
         let rate = &self.scan_menu.rates().get(usize::from(scan))?.choice;
         processes.then(|| {
-            let what = if side == Side::Forward { "a forward link" } else { "PP" };
+            let what = if link_kind == LinkKind::Forward { "a forward link" } else { "PP" };
             format!("the linked record has SCAN \"{rate}\"; {what} processes only passive records")
         })
     }
@@ -233,7 +240,7 @@ impl Loader {
 }
 
 /// Checks the modifiers of a link.
-fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
+fn modifiers_of(text: &str, row: &FieldInfo, link_kind: LinkKind) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().skip(1).collect();
     let mut messages = Vec::new();
     for word in &words {
@@ -241,7 +248,7 @@ fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
             let guess = suggestion(word, MODIFIERS.into_iter());
             let all = if guess.is_empty() { format!("; there are {}", MODIFIERS.join(" ")) } else { guess };
             messages.push(format!("\"{word}\" is not a link modifier{all}"));
-        } else if side != Side::In && ["CP", "CPP"].contains(word) {
+        } else if link_kind != LinkKind::In && ["CP", "CPP"].contains(word) {
             messages.push(format!(
                 "{word} has no effect in {row}: only input links can process on changes",
                 row = row.name

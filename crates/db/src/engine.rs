@@ -8,16 +8,16 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::deferred::{Deferred, DeferredQueue};
-use crate::inherit::{Raised, inherit};
+use crate::inherit::{InheritedAlarm, inherit};
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
-use crate::line::{Line, Wanted};
-use crate::link::{Inherit, Path, Target, Trigger, When};
+use crate::link::{Inherit, LinkAccess, Target, Trigger, TriggerCondition};
 use crate::post::Posts;
-use crate::put::Writer;
+use crate::put::PutOrigin;
 use crate::record::{CHANGED, with};
-use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
+use crate::request_queue::{Request, RequestQueue};
+use crate::scan::{EVENT, IO_INTERRUPT, ScanPosition, Scans};
 use crate::scan_menu::ScanMenu;
-use crate::step::{Broken, Entry};
+use crate::step::{Broken, ProcessCause};
 use crate::timers::{Timer, Timers, delay};
 use crate::{Event, PutId, Stream};
 
@@ -37,8 +37,8 @@ pub(crate) struct Engine {
     /// The waiters, each with an active record that it waits for.
     pub(crate) waits: Vec<(Waiter, u32)>,
     /// The queue of each record with queued puts; bounded by the number of puts that the server accepts.
-    pub(crate) lines: HashMap<u32, Line>,
-    pub(crate) work: Vec<Work>,
+    pub(crate) request_queues: HashMap<u32, RequestQueue>,
+    pub(crate) tasks: Vec<Task>,
     /// The next call is due at this time because work is left over.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -52,8 +52,8 @@ impl Engine {
             timers: Timers::default(),
             deferred: DeferredQueue::default(),
             waits: Vec::new(),
-            lines: HashMap::new(),
-            work: Vec::new(),
+            request_queues: HashMap::new(),
+            tasks: Vec::new(),
             resume_at: None,
         }
     }
@@ -76,14 +76,14 @@ pub(crate) enum Waiter {
 
 /// A processing step on an explicit stack, so that a long FLNK chain cannot overflow the thread's stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    Process { record: u32, entry: Entry },
+pub(crate) enum Task {
+    Process { record: u32, cause: ProcessCause },
     Finish { record: u32 },
 }
 
 /// One call of [`crate::Database::handle`].
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct EngineCall<'a> {
     pub(crate) core: &'a Core,
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
@@ -97,9 +97,9 @@ pub(crate) struct Turn<'a> {
     pub(crate) n_failed: u32,
 }
 
-impl<'a> Turn<'a> {
-    pub(crate) fn new(core: &'a Core, engine: &'a mut Engine, now: Now, events: &'a mut Vec<Event>) -> Turn<'a> {
-        Turn { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX, n_failed: 0 }
+impl<'a> EngineCall<'a> {
+    pub(crate) fn new(core: &'a Core, engine: &'a mut Engine, now: Now, events: &'a mut Vec<Event>) -> EngineCall<'a> {
+        EngineCall { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX, n_failed: 0 }
     }
 
     /// Runs `piece`, each time as a new chain, until it returns false or the limit of this slice is reached. Then the
@@ -152,7 +152,7 @@ impl<'a> Turn<'a> {
 
     /// Processes a record, and the records that its links process.
     pub(crate) fn process(&mut self, record: u32) {
-        self.run(record, Entry::Called);
+        self.run(record, ProcessCause::Called);
     }
 
     /// Completes a record that waited.
@@ -160,7 +160,7 @@ impl<'a> Turn<'a> {
         // The waiters of this record also wait for the records that it processes now.
         let waits = &self.engine.waits;
         let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
-        self.with_waiters(waiters, |turn| turn.run(record, Entry::Completion));
+        self.with_waiters(waiters, |call| call.run(record, ProcessCause::Completion));
     }
 
     /// Posts an event. If too many are pending, that is reported once, as in Base.
@@ -176,7 +176,7 @@ impl<'a> Turn<'a> {
         let before = std::mem::replace(&mut self.waiters, waiters);
         let result = work(self);
         for waiter in std::mem::replace(&mut self.waiters, before) {
-            self.tell_if_done(waiter);
+            self.complete_if_done(waiter);
         }
         result
     }
@@ -190,38 +190,38 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(crate) fn tell_if_done(&mut self, waiter: Waiter) {
+    pub(crate) fn complete_if_done(&mut self, waiter: Waiter) {
         if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
             return;
         }
         match waiter {
             Waiter::Put(put) => self.events.push(Event::PutDone { put }),
-            Waiter::Record { record, number } => self.engine.deferred.push(Deferred::Written { record, number }),
+            Waiter::Record { record, number } => self.engine.deferred.push(Deferred::PutDone { record, number }),
         }
     }
 
-    pub(crate) fn run(&mut self, record: u32, entry: Entry) {
-        let base = self.engine.work.len();
-        self.engine.work.push(Work::Process { record, entry });
-        while self.engine.work.len() > base {
-            match self.engine.work.pop() {
-                Some(Work::Process { record, entry }) => {
+    pub(crate) fn run(&mut self, record: u32, cause: ProcessCause) {
+        let base = self.engine.tasks.len();
+        self.engine.tasks.push(Task::Process { record, cause });
+        while self.engine.tasks.len() > base {
+            match self.engine.tasks.pop() {
+                Some(Task::Process { record, cause }) => {
                     if let Some(cell) = self.core.cell(record) {
-                        cell.process(self, record, entry);
+                        cell.process(self, record, cause);
                     }
                 }
-                Some(Work::Finish { record }) => self.finish(record),
+                Some(Task::Finish { record }) => self.finish(record),
                 None => return,
             }
         }
     }
 
     /// Processes the target of a forward link at once, inside the processing of `from`.
-    pub(crate) fn forward_now(&mut self, from: u32, path: &Path) -> Result<(), Broken> {
-        let to = match path.target {
+    pub(crate) fn process_forward_link(&mut self, from: u32, access: &LinkAccess) -> Result<(), Broken> {
+        let to = match access.target {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => record,
             _ => {
-                self.forward_by_put(path);
+                self.forward_by_put(access);
                 return Ok(());
             }
         };
@@ -235,13 +235,13 @@ impl<'a> Turn<'a> {
 
     fn finish(&mut self, record: u32) {
         let is_wanted_again = self.with(record, |body, _| body.common().finish());
-        self.finished(record, is_wanted_again == Some(true));
+        self.after_processing(record, is_wanted_again == Some(true));
     }
 
     /// The record is done and no record is locked: starts the next queued request and reports completion to waiters.
-    pub(crate) fn finished(&mut self, record: u32, is_wanted_again: bool) {
+    pub(crate) fn after_processing(&mut self, record: u32, is_wanted_again: bool) {
         // In Base the order of queued requests and RPRO depends on a race; here queued requests come first.
-        self.call_next(record);
+        self.schedule_next_request(record);
         if is_wanted_again {
             self.engine.deferred.push(Deferred::Reprocess { record });
         }
@@ -255,7 +255,7 @@ impl<'a> Turn<'a> {
                 of != record
             });
             for waiter in ended {
-                self.tell_if_done(waiter);
+                self.complete_if_done(waiter);
             }
         }
     }
@@ -283,7 +283,7 @@ impl<'a> Turn<'a> {
         let (before, put_process) = before.unwrap_or_default();
         let was_active = self.with(to, |body, _| {
             let common = body.common();
-            common.hand_on(put_process);
+            common.prepare_target(put_process);
             common.is_active != 0
         });
         self.depth += 1;
@@ -317,7 +317,7 @@ impl<'a> Turn<'a> {
     ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
-            Target::Outside { .. } | Target::Missing => return Err(Broken),
+            Target::External { .. } | Target::Missing => return Err(Broken),
             Target::Field { record: from, field, modifiers } => (from, field, modifiers),
         };
         if modifiers.trigger == Trigger::Passive {
@@ -334,7 +334,8 @@ impl<'a> Turn<'a> {
             let value =
                 if is_unset { Value::from(Vec::<Text>::new()) } else { crate::post::reading(body, field).value };
             let common = body.common();
-            let alarm = || Raised { status: common.status, severity: common.severity, message: common.message.clone() };
+            let alarm =
+                || InheritedAlarm { status: common.status, severity: common.severity, message: common.message.clone() };
             (value, is_inherited.then(alarm))
         });
         let (value, alarm) = read.ok_or(Broken)?;
@@ -352,18 +353,18 @@ impl<'a> Turn<'a> {
     pub(crate) fn drive(&mut self, from: u32, target: Target, value: Value) -> Result<(), Broken> {
         let (to, field, modifiers) = match target {
             Target::Constant => return Ok(()),
-            Target::Outside { .. } | Target::Missing => return Err(Broken),
+            Target::External { .. } | Target::Missing => return Err(Broken),
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
             return self.engine.deferred.put(to, field, value, None);
         }
-        let written = self.write(to, field, value, Writer::Record);
+        let written = self.write(to, field, value, PutOrigin::Record);
         if modifiers.inherit != Inherit::Not {
             let alarm = self.with(from, |body, _| {
                 let common = body.common();
                 let message = common.new_message.clone();
-                Raised { status: common.new_status, severity: common.new_severity, message }
+                InheritedAlarm { status: common.new_status, severity: common.new_severity, message }
             });
             self.with(to, |body, _| alarm.map(|alarm| inherit(body.common(), modifiers.inherit, alarm)));
         }
@@ -386,20 +387,20 @@ impl<'a> Turn<'a> {
 
     /// Moves a record to another scan list, after SCAN or PHAS changed. `before`: the previous SCAN.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        let place = self.with(record, |body, _| {
-            settle_scan(body);
-            Place::of(body.common())
+        let position = self.with(record, |body, _| {
+            make_passive_without_interrupts(body);
+            ScanPosition::of(body.common())
         });
-        if let Some(place) = place {
+        if let Some(position) = position {
             self.engine.scans.remove(before, record);
-            self.engine.scans.add(&place, record, self.now.monotonic);
+            self.engine.scans.add(&position, record, self.now.monotonic);
         }
     }
 
     /// Runs one item of deferred work.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Next { record } => self.next_in_line(record),
+            Deferred::StartNextRequest { record } => self.start_next_request(record),
             Deferred::Reprocess { record } => self.process(record),
             Deferred::Complete { record } => self.complete(record),
             Deferred::DelayPosts { record } => self.delay_posts(record),
@@ -414,13 +415,15 @@ impl<'a> Turn<'a> {
             }
             Deferred::Notify { from, to } => {
                 // A request to process is never rejected.
-                let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Wanted::Processing);
+                let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Request::Processing);
             }
             Deferred::Follow { record, when } => {
                 let is_wanted = self.with(record, |body, _| match when {
-                    When::Always => true,
-                    When::IfPassive => body.common().scan == 0,
-                    When::IfInterrupt(field) => body.common().scan == IO_INTERRUPT && body.is_interrupted_by(field),
+                    TriggerCondition::Always => true,
+                    TriggerCondition::IfPassive => body.common().scan == 0,
+                    TriggerCondition::IfInterrupt(field) => {
+                        body.common().scan == IO_INTERRUPT && body.is_interrupted_by(field)
+                    }
                 });
                 if is_wanted == Some(true) {
                     self.process(record);
@@ -432,11 +435,11 @@ impl<'a> Turn<'a> {
                     let _ = self.put_field(record, field, value);
                     return;
                 };
-                if self.notify(record, waiter, Wanted::Put { field, value }).is_err() {
-                    self.tell_if_done(waiter);
+                if self.notify(record, waiter, Request::Put { field, value }).is_err() {
+                    self.complete_if_done(waiter);
                 }
             }
-            Deferred::Written { record, number } => {
+            Deferred::PutDone { record, number } => {
                 if self.with(record, |body, posts| body.written(number, posts)) == Some(true) {
                     self.complete(record);
                 }
@@ -497,14 +500,14 @@ impl<'a> Turn<'a> {
 
 /// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links can
 /// trigger it.
-pub(crate) fn settle_scan(body: &mut dyn crate::record::Record) {
+pub(crate) fn make_passive_without_interrupts(body: &mut dyn crate::record::Record) {
     if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
         body.common().scan = 0;
     }
 }
 
 /// Counts that an active record is processed again; beyond the limit the record goes into SCAN alarm.
-pub(crate) fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+pub(crate) fn count_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
         return;
@@ -521,7 +524,7 @@ pub(crate) fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Po
 }
 
 /// Sets the alarm of a disabled record: DISABLE, with the severity in DISS.
-pub(crate) fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+pub(crate) fn set_disable_alarm(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     common.reprocess = 0;
     common.put_process = 0;

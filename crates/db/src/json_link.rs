@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fodo_data::{Kind, Scalar, Value};
 
 use crate::calc::{N_ARGS, Program};
-use crate::json::{Entry, Json};
+use crate::json::{Json, JsonMember};
 use crate::link::Constant;
 use crate::state::States;
 
@@ -66,27 +66,31 @@ enum Arg {
 
 /// The alarm that a calc link raises in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Raises {
+pub(crate) struct LinkAlarm {
     pub(crate) severity: u16,
     pub(crate) message: &'static str,
 }
 
 /// A parsed JSON link.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum JsonLinkOrConstant {
     Constant(Constant),
     Link(JsonLink),
 }
 
 /// Parses a JSON link, which has exactly one member.
-pub(crate) fn said(json: &Json, is_output: bool) -> Result<Said, String> {
+pub(crate) fn parse(json: &Json, is_output: bool) -> Result<JsonLinkOrConstant, String> {
     let Json::Map(entries) = json else { return Err("a JSON link must be a map".into()) };
-    let [Entry { name, value, .. }] = &entries[..] else { return Err("a JSON link needs exactly one member".into()) };
+    let [JsonMember { name, value, .. }] = &entries[..] else {
+        return Err("a JSON link needs exactly one member".into());
+    };
     match &**name {
         "const" if is_output => Err("an output link cannot be a constant".into()),
-        "const" => constant(value).map(Said::Constant).ok_or_else(|| "const takes only numbers or only texts".into()),
-        "state" => state(value).map(Said::Link).ok_or_else(|| "state must be the name of a state".into()),
-        "calc" => calc(value, is_output).map(|calc| Said::Link(JsonLink::Calc(Box::new(calc)))),
+        "const" => constant(value)
+            .map(JsonLinkOrConstant::Constant)
+            .ok_or_else(|| "const takes only numbers or only texts".into()),
+        "state" => state(value).map(JsonLinkOrConstant::Link).ok_or_else(|| "state must be the name of a state".into()),
+        "calc" => calc(value, is_output).map(|calc| JsonLinkOrConstant::Link(JsonLink::Calc(Box::new(calc)))),
         _ => Err(format!("unknown JSON link \"{name}\"; known are const, state and calc")),
     }
 }
@@ -129,16 +133,16 @@ fn state(json: &Json) -> Option<JsonLink> {
 fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
     let Json::Map(entries) = json else { return Err("calc must be a map".into()) };
     let mut calc = CalcLink::default();
-    for Entry { name, value, .. } in entries {
+    for JsonMember { name, value, .. } in entries {
         match (&**name, value) {
             ("expr", Json::Text(text)) => calc.expression = Some(program(name, text)?),
             ("major", Json::Text(text)) => calc.major = Some(program(name, text)?),
             ("minor", Json::Text(text)) => calc.minor = Some(program(name, text)?),
             ("args", Json::List(args)) => calc.args = args.iter().map(arg).collect::<Result<_, _>>()?,
             ("args", single) => calc.args = vec![arg(single)?],
-            ("out", map) if is_output => match said(map, true)? {
-                Said::Link(link) => calc.out = Some(link),
-                Said::Constant(_) => return Err("out must be a link, not a constant".into()),
+            ("out", map) if is_output => match parse(map, true)? {
+                JsonLinkOrConstant::Link(link) => calc.out = Some(link),
+                JsonLinkOrConstant::Constant(_) => return Err("out must be a link, not a constant".into()),
             },
             // Ignored: no record reads units or precision from such a link, and its inputs have no time stamp.
             ("units", Json::Text(_)) | ("prec", Json::Whole(_)) => {}
@@ -167,10 +171,12 @@ fn arg(json: &Json) -> Result<Arg, String> {
     let number = |scalar: &Scalar| scalar.to_f64().ok().map(Arg::Number);
     match json {
         Json::Whole(_) | Json::Real(_) => scalar(json).as_ref().and_then(number).ok_or_else(String::new),
-        Json::Map(_) => match said(json, false)? {
-            Said::Link(link) => Ok(Arg::Link(link)),
-            Said::Constant(Constant::One(scalar)) => number(&scalar).ok_or_else(|| "args must be numbers".into()),
-            Said::Constant(Constant::Many(scalars)) => {
+        Json::Map(_) => match parse(json, false)? {
+            JsonLinkOrConstant::Link(link) => Ok(Arg::Link(link)),
+            JsonLinkOrConstant::Constant(Constant::One(scalar)) => {
+                number(&scalar).ok_or_else(|| "args must be numbers".into())
+            }
+            JsonLinkOrConstant::Constant(Constant::Many(scalars)) => {
                 scalars.first().and_then(number).ok_or_else(|| "args must be numbers".into())
             }
         },
@@ -207,7 +213,7 @@ impl JsonLink {
     }
 
     /// Reads the value and the alarm that it raises. No value: the expression has no result.
-    pub(crate) fn read(&self, states: &States) -> (Option<Value>, Option<Raises>) {
+    pub(crate) fn read(&self, states: &States) -> (Option<Value>, Option<LinkAlarm>) {
         match self {
             JsonLink::State { name, is_inverted } => {
                 let is_on = states.create(name).is_on() != *is_inverted;
@@ -221,7 +227,7 @@ impl JsonLink {
     }
 
     /// Writes a value. Returns the alarm that this raises; `Err`: the value cannot be written.
-    pub(crate) fn write(&self, value: &Value, states: &States) -> Result<Option<Raises>, ()> {
+    pub(crate) fn write(&self, value: &Value, states: &States) -> Result<Option<LinkAlarm>, ()> {
         let scalar = value.first().ok_or(())?;
         match self {
             JsonLink::State { name, is_inverted } => {
@@ -245,7 +251,7 @@ impl JsonLink {
 impl CalcLink {
     /// Computes the result. VAL in the expression is `value`, or else the last result. Without an expression, VAL is
     /// the result.
-    fn run(&self, value: Option<f64>, states: &States) -> (Option<f64>, Option<Raises>) {
+    fn run(&self, value: Option<f64>, states: &States) -> (Option<f64>, Option<LinkAlarm>) {
         let mut memory = self.memory.lock();
         let (last, args) = &mut *memory;
         for (place, arg) in args.iter_mut().zip(&self.args) {
@@ -266,9 +272,9 @@ impl CalcLink {
             verdict.is_some_and(|verdict| verdict.is_some_and(|number| number != 0.0))
         };
         let raises = if holds(&self.major) {
-            Some(Raises { severity: 2, message: "post_major error" })
+            Some(LinkAlarm { severity: 2, message: "post_major error" })
         } else if holds(&self.minor) {
-            Some(Raises { severity: 1, message: "post_minor error" })
+            Some(LinkAlarm { severity: 1, message: "post_minor error" })
         } else {
             None
         };
@@ -282,8 +288,8 @@ mod tests {
     use crate::json::read;
 
     fn link(text: &str, is_output: bool) -> JsonLink {
-        match said(&read(text).unwrap(), is_output) {
-            Ok(Said::Link(link)) => link,
+        match parse(&read(text).unwrap(), is_output) {
+            Ok(JsonLinkOrConstant::Link(link)) => link,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -310,7 +316,7 @@ mod tests {
 
         assert_eq!(calc.read(&states), (Some(Value::from(901.0)), None));
         states.create("on").set(true);
-        let raises = Raises { severity: 2, message: "post_major error" };
+        let raises = LinkAlarm { severity: 2, message: "post_major error" };
         assert_eq!(calc.read(&states), (Some(Value::from(911.0)), Some(raises)));
     }
 
@@ -338,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_json_link_is_told() {
-        let error = |text: &str, is_output| said(&read(text).unwrap(), is_output).unwrap_err();
+        let error = |text: &str, is_output| parse(&read(text).unwrap(), is_output).unwrap_err();
 
         assert_eq!(error("{pva:'x'}", false), "unknown JSON link \"pva\"; known are const, state and calc");
         assert_eq!(error("{const:[1,'a']}", false), "const takes only numbers or only texts");

@@ -10,24 +10,24 @@ use crate::Event;
 use crate::common::row;
 use crate::core::{Core, DIGITS};
 use crate::deferred::Deferred;
+use crate::engine::{EngineCall, PROC};
 use crate::field::SPECIAL;
-use crate::inherit::{Raised, inherit};
-use crate::link::{Inherit, Link, Path, Special, Target, When};
+use crate::inherit::{InheritedAlarm, inherit};
+use crate::link::{Inherit, Link, LinkAccess, LinkExtra, Target, TriggerCondition};
 use crate::record::link_of;
 use crate::step::Broken;
-use crate::turn::{PROC, Turn};
 
 /// Identifies a link to a PV outside this database. A link whose text changes gets a new identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OutsideLink {
+pub struct ExternalLinkId {
     record: u32,
     field: u16,
-    round: u32,
+    generation: u32,
 }
 
 /// Whether a link reads or writes its PV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum LinkUsage {
     /// The link needs every update: value, alarm, time, units, limits and labels.
     Reads,
     /// The link only writes.
@@ -36,11 +36,11 @@ pub enum Use {
 
 /// A change of the state of a link's PV, reported by the network.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ExternalPvEvent {
     /// The PV is connected. Earlier values are discarded.
-    Connected(OutsideFacts),
+    Connected(ExternalPvFacts),
     /// The access rights changed.
-    Allowed {
+    AccessRights {
         /// Whether the PV may be read.
         may_read: bool,
         /// Whether the PV may be written.
@@ -49,13 +49,13 @@ pub enum News {
     /// A new value.
     Updated(Reading),
     /// The server no longer responds; the last value may be stale.
-    Silent,
+    Unresponsive,
     /// The server responds again.
-    HeardAgain,
+    Responsive,
     /// The PV is disconnected.
-    Lost,
-    /// A put of [`Event::Driven`] has ended, successfully or not.
-    Written {
+    Disconnected,
+    /// A put of [`Event::ExternalPut`] has ended, successfully or not.
+    PutDone {
         /// The put's identifier in the event.
         put: u64,
     },
@@ -63,7 +63,7 @@ pub enum News {
 
 /// The properties of a PV, as its server reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutsideFacts {
+pub struct ExternalPvFacts {
     /// The kind of an element.
     pub kind: Kind,
     /// The maximum number of elements.
@@ -76,29 +76,29 @@ pub struct OutsideFacts {
 
 /// The connection state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutsideStatus {
+pub struct ExternalLinkStatus {
     /// The link.
-    pub link: OutsideLink,
+    pub link: ExternalLinkId,
     /// The properties of the PV; `None` while it is not connected.
-    pub facts: Option<OutsideFacts>,
+    pub facts: Option<ExternalPvFacts>,
     /// How often the connection was lost.
     pub n_lost: u64,
 }
 
 /// A link to a PV outside this database, with the cached state of the PV.
 #[derive(Debug)]
-pub(crate) struct Outside {
-    link: OutsideLink,
+pub(crate) struct ExternalPv {
+    link: ExternalLinkId,
     name: Text,
     /// When changes of the PV process the record (CP and CPP).
-    follows: Option<When>,
+    follows: Option<TriggerCondition>,
     inherit: Inherit,
-    state: Mutex<State>,
+    state: Mutex<ExternalPvState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    facts: Option<OutsideFacts>,
+struct ExternalPvState {
+    facts: Option<ExternalPvFacts>,
     is_silent: bool,
     /// The latest reading since the PV connected.
     reading: Option<Reading>,
@@ -110,7 +110,7 @@ struct State {
 
 /// What the record must do after a change.
 #[derive(Debug, Default)]
-struct Heard {
+struct Effects {
     is_connection_new: bool,
     is_change: bool,
     /// The record's number of a put that has ended.
@@ -119,20 +119,20 @@ struct Heard {
 
 /// Links that are not yet reported to the network.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    n_rounds: u32,
+pub(crate) struct PendingReports {
+    n_generations: u32,
     events: Vec<Event>,
 }
 
-impl State {
+impl ExternalPvState {
     /// The properties of the PV, while its server responds.
-    fn facts(&self) -> Option<OutsideFacts> {
+    fn facts(&self) -> Option<ExternalPvFacts> {
         self.facts.filter(|_| !self.is_silent)
     }
 }
 
-impl Outside {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ExternalPv {
+    fn lock(&self) -> MutexGuard<'_, ExternalPvState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,20 +155,20 @@ impl Outside {
         self.lock().reading.as_ref().and_then(|reading| reading.meta.clone())
     }
 
-    pub(crate) fn status(&self) -> OutsideStatus {
+    pub(crate) fn status(&self) -> ExternalLinkStatus {
         let state = self.lock();
-        OutsideStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
+        ExternalLinkStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
     }
 
     /// The latest value, converted to a kind, and its alarm.
-    fn read(&self, kind: Kind) -> Result<(Value, Raised), Broken> {
+    fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), Broken> {
         let state = self.lock();
         state.facts().filter(|facts| facts.may_read).ok_or(Broken)?;
         let reading = state.reading.as_ref().ok_or(Broken)?;
         let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| Broken)?;
         // Channel Access does not transfer the alarm message.
         let (status, severity) = (reading.alarm.status.0, reading.alarm.severity.code());
-        Ok((value, Raised { status, severity, message: Text::EMPTY }))
+        Ok((value, InheritedAlarm { status, severity, message: Text::EMPTY }))
     }
 
     /// Converts a value to the PV's kind. Also returns the number of the put.
@@ -191,36 +191,36 @@ impl Outside {
         Ok((value, put))
     }
 
-    fn hear(&self, news: News) -> Heard {
+    fn apply(&self, event: ExternalPvEvent) -> Effects {
         let mut state = self.lock();
-        match news {
-            News::Connected(facts) => {
+        match event {
+            ExternalPvEvent::Connected(facts) => {
                 (state.facts, state.reading, state.is_silent) = (Some(facts), None, false);
-                Heard { is_connection_new: true, ..Heard::default() }
+                Effects { is_connection_new: true, ..Effects::default() }
             }
-            News::Allowed { may_read, may_write } => {
+            ExternalPvEvent::AccessRights { may_read, may_write } => {
                 if let Some(facts) = &mut state.facts {
                     (facts.may_read, facts.may_write) = (may_read, may_write);
                 }
-                Heard { is_change: !(may_read && may_write), ..Heard::default() }
+                Effects { is_change: !(may_read && may_write), ..Effects::default() }
             }
-            News::Updated(reading) => {
+            ExternalPvEvent::Updated(reading) => {
                 state.reading = Some(reading);
-                Heard { is_change: true, ..Heard::default() }
+                Effects { is_change: true, ..Effects::default() }
             }
-            News::Silent | News::HeardAgain => {
-                state.is_silent = news == News::Silent;
-                Heard { is_connection_new: true, is_change: true, written: None }
+            ExternalPvEvent::Unresponsive | ExternalPvEvent::Responsive => {
+                state.is_silent = event == ExternalPvEvent::Unresponsive;
+                Effects { is_connection_new: true, is_change: true, written: None }
             }
-            News::Lost => {
+            ExternalPvEvent::Disconnected => {
                 (state.facts, state.reading) = (None, None);
                 state.n_lost += 1;
                 let written = state.awaited.take().map(|(_, number)| number);
-                Heard { is_connection_new: true, is_change: true, written }
+                Effects { is_connection_new: true, is_change: true, written }
             }
-            News::Written { put } => {
+            ExternalPvEvent::PutDone { put } => {
                 let written = state.awaited.take_if(|(awaited, _)| *awaited == put).map(|(_, number)| number);
-                Heard { written, ..Heard::default() }
+                Effects { written, ..Effects::default() }
             }
         }
     }
@@ -236,110 +236,119 @@ pub(crate) fn digits(meta: Option<&Meta>) -> Meta {
 
 impl Link {
     /// The link's PV outside this database, if it has one.
-    pub(crate) fn outside(&self) -> Option<&Outside> {
-        self.special().and_then(|special| special.outside())
+    pub(crate) fn external(&self) -> Option<&ExternalPv> {
+        self.extra().and_then(|extra| extra.external())
     }
 }
 
-impl Path {
-    pub(crate) fn outside(&self) -> Option<&Outside> {
-        self.special.as_ref().and_then(|special| special.outside())
+impl LinkAccess {
+    pub(crate) fn external(&self) -> Option<&ExternalPv> {
+        self.extra.as_ref().and_then(|extra| extra.external())
     }
 }
 
-impl Special {
-    fn outside(&self) -> Option<&Outside> {
+impl LinkExtra {
+    fn external(&self) -> Option<&ExternalPv> {
         match self {
-            Special::Outside(outside) => Some(outside),
-            Special::Filtered { .. } | Special::Json(_) => None,
+            LinkExtra::External(external) => Some(external),
+            LinkExtra::Filtered { .. } | LinkExtra::Json(_) => None,
         }
     }
 }
 
 impl Core {
     /// Makes a PV outside this database the target of a link, and queues the report of it.
-    pub(crate) fn lead_outside(&self, record: u32, field: u16, name: Text, usage: Use, is_time: bool, link: &mut Link) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        wanted.n_rounds = wanted.n_rounds.wrapping_add(1);
-        let outside = OutsideLink { record, field, round: wanted.n_rounds };
-        wanted.events.push(Event::Wanted { link: outside, name: name.clone(), usage });
+    pub(crate) fn set_external(
+        &self,
+        record: u32,
+        field: u16,
+        name: Text,
+        usage: LinkUsage,
+        is_time: bool,
+        link: &mut Link,
+    ) {
+        let mut pending_reports = self.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
+        pending_reports.n_generations = pending_reports.n_generations.wrapping_add(1);
+        let external = ExternalLinkId { record, field, generation: pending_reports.n_generations };
+        pending_reports.events.push(Event::ExternalLinkAdded { link: external, name: name.clone(), usage });
         let modifiers = link.modifiers();
         let (follows, inherit) = (modifiers.follows(field), modifiers.inherit);
-        link.lead_outside(Outside { link: outside, name, follows, inherit, state: Mutex::default() }, is_time);
+        link.set_external(ExternalPv { link: external, name, follows, inherit, state: Mutex::default() }, is_time);
     }
 }
 
-impl Turn<'_> {
-    /// Emits [`Event::Wanted`] for the links that are not yet reported.
-    pub(crate) fn tell_wanted(&mut self) {
-        let mut wanted = self.core.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        self.events.append(&mut wanted.events);
+impl EngineCall<'_> {
+    /// Emits [`Event::ExternalLinkAdded`] for the links that are not yet reported.
+    pub(crate) fn report_external_links(&mut self) {
+        let mut pending_reports = self.core.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
+        self.events.append(&mut pending_reports.events);
     }
 
     /// Releases the PV of a link whose target is about to change.
-    pub(crate) fn leave_outside(&mut self, record: u32, field: u16) {
-        let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();
-        let Some(outside) = path.as_ref().and_then(Path::outside) else { return };
-        self.events.push(Event::Unwanted { link: outside.link });
+    pub(crate) fn release_external(&mut self, record: u32, field: u16) {
+        let access = self.with(record, |body, _| link_of(body, field).map(|link| link.access())).flatten();
+        let Some(external) = access.as_ref().and_then(LinkAccess::external) else { return };
+        self.events.push(Event::ExternalLinkRemoved { link: external.link });
         // The record must not wait for ever for the put's completion.
-        if let Some((_, number)) = outside.lock().awaited.take() {
-            self.engine.deferred.push(Deferred::Written { record, number });
+        if let Some((_, number)) = external.lock().awaited.take() {
+            self.engine.deferred.push(Deferred::PutDone { record, number });
         }
     }
 
-    pub(crate) fn fetch_outside(
+    pub(crate) fn read_external(
         &mut self,
         record: u32,
-        outside: &Outside,
+        external: &ExternalPv,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let (value, alarm) = outside.read(kind)?;
-        self.with(record, |body, _| inherit(body.common(), outside.inherit, alarm));
+        let (value, alarm) = external.read(kind)?;
+        self.with(record, |body, _| inherit(body.common(), external.inherit, alarm));
         Ok(Some(value))
     }
 
     /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::Record::written`]
     /// receives when the put has ended.
-    pub(crate) fn drive_outside(
+    pub(crate) fn write_external(
         &mut self,
-        outside: &Outside,
+        external: &ExternalPv,
         value: &Value,
         awaited: Option<u8>,
     ) -> Result<(), Broken> {
-        let (value, put) = outside.accept(value, awaited)?;
+        let (value, put) = external.accept(value, awaited)?;
         let put = awaited.is_some().then_some(put);
-        self.events.push(Event::Driven { link: outside.link, value, put });
+        self.events.push(Event::ExternalPut { link: external.link, value, put });
         Ok(())
     }
 
     /// Processes the target of a forward link through a channel, by a put to PROC. A forward link to any other field
     /// has no effect, as in Base. A failure raises no alarm.
-    pub(crate) fn forward_by_put(&mut self, path: &Path) {
-        if let Target::Field { record, field: PROC, .. } = path.target {
+    pub(crate) fn forward_by_put(&mut self, access: &LinkAccess) {
+        if let Target::Field { record, field: PROC, .. } = access.target {
             let value = Value::from(1u8);
             let _ = self.engine.deferred.put(record, PROC, value, None);
         }
-        if let Some(outside) = path.outside().filter(|outside| outside.name.to_str().ends_with(".PROC")) {
-            let _ = self.drive_outside(outside, &Value::from(1i16), None);
+        if let Some(external) = access.external().filter(|external| external.name.to_str().ends_with(".PROC")) {
+            let _ = self.write_external(external, &Value::from(1i16), None);
         }
     }
 
     /// Handles a change of the state of a link's PV. Ignored if the link has changed meanwhile.
-    pub(crate) fn hear(&mut self, link: OutsideLink, news: News) {
-        let OutsideLink { record, field, .. } = link;
-        let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();
-        let Some(outside) = path.as_ref().and_then(Path::outside).filter(|outside| outside.link == link) else {
+    pub(crate) fn handle_external_event(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
+        let ExternalLinkId { record, field, .. } = link;
+        let access = self.with(record, |body, _| link_of(body, field).map(|link| link.access())).flatten();
+        let Some(external) = access.as_ref().and_then(LinkAccess::external).filter(|external| external.link == link)
+        else {
             return;
         };
-        let Heard { is_connection_new, is_change, written } = outside.hear(news);
+        let Effects { is_connection_new, is_change, written } = external.apply(event);
         let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, field));
         if is_connection_new && row.is_some_and(|row| row.has(SPECIAL)) {
             self.with(record, |body, posts| body.link_joined(field, posts));
         }
         if let Some(number) = written {
-            self.engine.deferred.push(Deferred::Written { record, number });
+            self.engine.deferred.push(Deferred::PutDone { record, number });
         }
-        if let Some(when) = outside.follows.filter(|_| is_change) {
+        if let Some(when) = external.follows.filter(|_| is_change) {
             self.engine.deferred.follow(record, when);
         }
     }

@@ -4,7 +4,7 @@ use fodo_data::{Status, Text};
 
 use crate::common::Common;
 use crate::limit::LOAD_ERRORS_MAX;
-use crate::load::remarks::Placed;
+use crate::load::warnings::FieldPlace;
 use crate::load::{LoadError, Loader, is_of_device, link_of};
 use crate::record::device::{Device, INERT};
 use crate::record::field_table::has_table;
@@ -16,42 +16,46 @@ const MESSAGE_BYTES_MAX: usize = 39;
 impl Loader {
     /// Reports links that are an address although the field cannot have one, and INP or OUT that the DTYP does not
     /// accept. Each with its place, if the loader keeps places. At most a hundred.
-    pub fn misfits(&self) -> Vec<LoadError> {
-        let found = self.find_misfits();
-        self.placed_misfits(found.into_iter().take(LOAD_ERRORS_MAX))
+    pub fn invalid_links(&self) -> Vec<LoadError> {
+        let found = self.find_invalid_links();
+        self.placed_invalid_links(found.into_iter().take(LOAD_ERRORS_MAX))
     }
 
-    /// Disables what [`Loader::misfits`] reports, and returns it. The link becomes empty; but a record whose DTYP needs
+    /// Disables what [`Loader::invalid_links`] reports, and returns it. The link becomes empty; but a record whose DTYP needs
     /// an address does not process and is INVALID, as in EPICS Base.
-    pub fn leave_misfits_out(&mut self) -> Vec<LoadError> {
-        let found = self.find_misfits();
-        for misfit in &found {
-            let Some(cell) = self.records.get(misfit.record as usize) else { continue };
-            if misfit.is_of_device {
-                self.dead.insert(misfit.record, misfit.message.as_str().into());
+    pub fn disable_invalid_links(&mut self) -> Vec<LoadError> {
+        let found = self.find_invalid_links();
+        for invalid_link in &found {
+            let Some(cell) = self.records.get(invalid_link.record as usize) else { continue };
+            if invalid_link.is_of_device {
+                self.disabled.insert(invalid_link.record, invalid_link.message.as_str().into());
             } else {
-                with(&**cell, |body| drop(link_of(body, misfit.field).map(std::mem::take)));
+                with(&**cell, |body| drop(link_of(body, invalid_link.field).map(std::mem::take)));
             }
         }
         self.omitted.n_fields += found.len();
-        self.placed_misfits(found.into_iter().take(LOAD_ERRORS_MAX))
+        self.placed_invalid_links(found.into_iter().take(LOAD_ERRORS_MAX))
     }
 
-    fn find_misfits(&self) -> Vec<Misfit> {
+    fn find_invalid_links(&self) -> Vec<InvalidLink> {
         let records = self.records.iter().enumerate().map(|(record, cell)| (record as u32, cell));
-        let records = records.filter(|(record, _)| !self.deleted.contains(record) && !self.dead.contains_key(record));
-        records.flat_map(|(record, cell)| with(&**cell, |body| misfits_of(record, body)).unwrap_or_default()).collect()
+        let records =
+            records.filter(|(record, _)| !self.deleted.contains(record) && !self.disabled.contains_key(record));
+        records
+            .flat_map(|(record, cell)| with(&**cell, |body| invalid_links_of(record, body)).unwrap_or_default())
+            .collect()
     }
 
-    fn placed_misfits(&self, misfits: impl Iterator<Item = Misfit>) -> Vec<LoadError> {
-        let at = |misfit: &Misfit| {
-            let is_it = |placed: &&Placed| (placed.record, placed.field) == (misfit.record, misfit.field);
+    fn placed_invalid_links(&self, invalid_links: impl Iterator<Item = InvalidLink>) -> Vec<LoadError> {
+        let at = |invalid_link: &InvalidLink| {
+            let is_it =
+                |placed: &&FieldPlace| (placed.record, placed.field) == (invalid_link.record, invalid_link.field);
             self.placed.iter().rfind(is_it).map(|placed| placed.at.clone()).unwrap_or_default()
         };
-        misfits
-            .map(|misfit| {
-                let at = at(&misfit);
-                LoadError { message: misfit.error, ..at }
+        invalid_links
+            .map(|invalid_link| {
+                let at = at(&invalid_link);
+                LoadError { message: invalid_link.error, ..at }
             })
             .collect()
     }
@@ -64,20 +68,20 @@ impl Loader {
         for (record, cell) in self.records.iter().enumerate() {
             let kind = cell.record_type();
             if has_table(kind.name) {
-                self.dead.insert(record as u32, format!("no record support \"{}\"", kind.name).as_str().into());
+                self.disabled.insert(record as u32, format!("no record support \"{}\"", kind.name).as_str().into());
                 continue;
             }
             let device = with(&**cell, |body| body.common().device).unwrap_or_default();
             let device = device.checked_sub(INERT).and_then(|index| self.devices.get(usize::from(index)));
             if let Some(device) = device {
-                self.dead.insert(record as u32, format!("no device support \"{device}\"").as_str().into());
+                self.disabled.insert(record as u32, format!("no device support \"{device}\"").as_str().into());
             }
         }
     }
 }
 
 /// An invalid link.
-struct Misfit {
+struct InvalidLink {
     record: u32,
     field: u16,
     error: String,
@@ -87,7 +91,7 @@ struct Misfit {
     message: String,
 }
 
-fn misfits_of(record: u32, body: &mut dyn Record) -> Vec<Misfit> {
+fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
     let kind = body.record_type();
     if has_table(kind.name) {
         return Vec::new();
@@ -109,13 +113,13 @@ fn misfits_of(record: u32, body: &mut dyn Record) -> Vec<Misfit> {
         let is_of_device = !matches!(device, Device::Soft | Device::Raw | Device::Async) && is_of_device(row);
         let (place, name) = (row.name, body.common().name.clone());
         let error = format!("{place} of {name} cannot be \"{text}\": {reason}");
-        found.push(Misfit { record, field, error, is_of_device, message: format!("wrong {place} \"{text}\"") });
+        found.push(InvalidLink { record, field, error, is_of_device, message: format!("wrong {place} \"{text}\"") });
     }
     found
 }
 
 /// Disables the processing of a record: PACT is set, as in EPICS Base, and the record is INVALID.
-pub(super) fn lay_down(common: &mut Common, message: &Text) {
+pub(super) fn disable_processing(common: &mut Common, message: &Text) {
     common.is_active = 1;
     common.status = Status::UDF.0;
     common.severity = 3;

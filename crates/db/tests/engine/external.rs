@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use fodo_data::{Alarm, Array, Kind, Meta, Reading, Severity, Status, TimeStamp, Value};
-use fodo_db::{Event, Input, LeadsTo, News, OutsideFacts, OutsideLink, PutError, Use};
+use fodo_db::{Event, ExternalLinkId, ExternalPvEvent, ExternalPvFacts, Input, LinkTarget, LinkUsage, PutError};
 
 use super::Ioc;
 
-const DOUBLE: OutsideFacts = OutsideFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
+const DOUBLE: ExternalPvFacts = ExternalPvFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
 const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
 
 /// The most recent link that the engine requested for a PV.
-fn link_to(ioc: &Ioc, pv: &str) -> OutsideLink {
+fn link_to(ioc: &Ioc, pv: &str) -> ExternalLinkId {
     let wanted = |event: &Event| match event {
-        Event::Wanted { link, name, .. } if name.to_str() == pv => Some(*link),
+        Event::ExternalLinkAdded { link, name, .. } if name.to_str() == pv => Some(*link),
         _ => None,
     };
     ioc.events.iter().rev().find_map(wanted).unwrap()
@@ -28,21 +28,21 @@ fn invalid(value: impl Into<Value>) -> Reading {
 }
 
 impl Ioc {
-    fn hear(&mut self, link: OutsideLink, news: News) {
-        self.database.handle(Input::Outside { link, news }, self.now, &mut self.events).unwrap();
+    fn hear(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
+        self.database.handle(Input::ExternalPv { link, event }, self.now, &mut self.events).unwrap();
     }
 
     /// Simulates a server that connects a PV and sends this value.
-    fn connect(&mut self, pv: &str, facts: OutsideFacts, reading: Reading) -> OutsideLink {
+    fn connect(&mut self, pv: &str, facts: ExternalPvFacts, reading: Reading) -> ExternalLinkId {
         let link = link_to(self, pv);
-        self.hear(link, News::Connected(facts));
-        self.hear(link, News::Updated(reading));
+        self.hear(link, ExternalPvEvent::Connected(facts));
+        self.hear(link, ExternalPvEvent::Updated(reading));
         link
     }
 
     fn process(&mut self, record: &str) {
         let done = self.put(&format!("{record}.PROC"), 1u8, None);
-        assert!(matches!(done, Ok(()) | Err(PutError::Unprocessed)), "{record}: {done:?}");
+        assert!(matches!(done, Ok(()) | Err(PutError::ProcessingFailed)), "{record}: {done:?}");
     }
 
     /// STAT and SEVR of a record.
@@ -55,7 +55,7 @@ impl Ioc {
     fn driven(&mut self) -> Vec<(Value, Option<u64>)> {
         let events = std::mem::take(&mut self.events);
         let driven = events.into_iter().filter_map(|event| match event {
-            Event::Driven { value, put, .. } => Some((value, put)),
+            Event::ExternalPut { value, put, .. } => Some((value, put)),
             _ => None,
         });
         driven.collect()
@@ -71,18 +71,21 @@ fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_s
            record(ao, b) { field(OUT, "a.NOSUCH") field(DOL, "far:z") }"#,
     );
 
-    let wanted: Vec<(String, Use)> = ioc
+    let wanted: Vec<(String, LinkUsage)> = ioc
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::Wanted { name, usage, .. } => Some((name.to_string(), *usage)),
+            Event::ExternalLinkAdded { name, usage, .. } => Some((name.to_string(), *usage)),
             _ => None,
         })
         .collect();
 
     let pv = |name: &str, usage| (name.to_owned(), usage);
-    assert_eq!(wanted, [pv("far:y.PROC", Use::Writes), pv("far:x", Use::Reads), pv("far:z", Use::Reads)]);
-    assert!(ioc.database.links("b").iter().any(|link| link.leads_to == LeadsTo::Nowhere));
+    assert_eq!(
+        wanted,
+        [pv("far:y.PROC", LinkUsage::Writes), pv("far:x", LinkUsage::Reads), pv("far:z", LinkUsage::Reads)]
+    );
+    assert!(ioc.database.links("b").iter().any(|link| link.target == LinkTarget::Missing));
 }
 
 #[test]
@@ -93,13 +96,13 @@ fn an_input_has_the_latest_value_at_once_and_a_link_alarm_while_there_is_none() 
     assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field INP".to_owned()));
 
     let link = ioc.connect("far:x", DOUBLE, reading(1.5));
-    ioc.hear(link, News::Updated(reading(2.5)));
+    ioc.hear(link, ExternalPvEvent::Updated(reading(2.5)));
     assert_eq!(ioc.number("a"), 0.0);
     ioc.process("a");
     assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, (Status(0), Severity::None)));
     assert_eq!(ioc.database.read(ioc.field("a")).time, AT);
 
-    ioc.hear(link, News::Lost);
+    ioc.hear(link, ExternalPvEvent::Disconnected);
     ioc.process("a");
     assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, BROKEN));
 }
@@ -110,13 +113,13 @@ fn a_link_with_cp_processes_at_every_update_at_the_loss_and_through_a_silence() 
     assert_eq!(ioc.number("n"), 0.0);
 
     let link = ioc.connect("far:x", DOUBLE, reading(1.0));
-    ioc.hear(link, News::Updated(reading(1.0)));
+    ioc.hear(link, ExternalPvEvent::Updated(reading(1.0)));
     assert_eq!((ioc.number("n"), ioc.alarm("n").0), (2.0, Status(0)));
-    ioc.hear(link, News::Silent);
+    ioc.hear(link, ExternalPvEvent::Unresponsive);
     assert_eq!(ioc.alarm("n"), BROKEN);
-    ioc.hear(link, News::HeardAgain);
+    ioc.hear(link, ExternalPvEvent::Responsive);
     assert_eq!(ioc.alarm("n").0, Status(0));
-    ioc.hear(link, News::Lost);
+    ioc.hear(link, ExternalPvEvent::Disconnected);
 
     assert_eq!(ioc.alarm("n"), BROKEN);
 }
@@ -161,7 +164,7 @@ fn values_of_other_types_are_converted_and_states_have_their_names() {
            record(longin, number) { field(INP, "far:text CP") }
            record(waveform, array) { field(INP, "far:array CP") field(NELM, "2") field(FTVL, "LONG") }"#,
     );
-    let facts = |kind, count_max| OutsideFacts { kind, count_max, ..DOUBLE };
+    let facts = |kind, count_max| ExternalPvFacts { kind, count_max, ..DOUBLE };
     let labels = Meta { labels: vec!["off".into(), "on".into()], ..Meta::default() };
 
     let mode = Value::Scalar(fodo_data::Scalar::Enum(1));
@@ -180,20 +183,20 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
         r#"record(ao, a) { field(OUT, "far:whole") }
            record(stringout, s) { field(OUT, "far:mode") }"#,
     );
-    assert_eq!(ioc.put("a", 3.7, None), Err(PutError::Unprocessed));
+    assert_eq!(ioc.put("a", 3.7, None), Err(PutError::ProcessingFailed));
     assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field OUT".to_owned()));
 
     let whole = link_to(&ioc, "far:whole");
     let mode = link_to(&ioc, "far:mode");
-    ioc.hear(whole, News::Connected(OutsideFacts { kind: Kind::I32, ..DOUBLE }));
-    ioc.hear(mode, News::Connected(OutsideFacts { kind: Kind::Enum, ..DOUBLE }));
+    ioc.hear(whole, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::I32, ..DOUBLE }));
+    ioc.hear(mode, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::Enum, ..DOUBLE }));
     assert_eq!(ioc.driven(), []);
     ioc.put("a", 4.7, None).unwrap();
     ioc.put("s", "on", None).unwrap();
     assert_eq!(ioc.driven(), [(4_i32.into(), None), ("on".into(), None)]);
 
-    ioc.hear(whole, News::Allowed { may_read: true, may_write: false });
-    assert_eq!(ioc.put("a", 5.0, None), Err(PutError::Unprocessed));
+    ioc.hear(whole, ExternalPvEvent::AccessRights { may_read: true, may_write: false });
+    assert_eq!(ioc.put("a", 5.0, None), Err(PutError::ProcessingFailed));
     assert_eq!((ioc.alarm("a"), ioc.driven()), (BROKEN, vec![]));
 }
 
@@ -201,19 +204,19 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
 fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
     let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
-    ioc.hear(link, News::Connected(DOUBLE));
+    ioc.hear(link, ExternalPvEvent::Connected(DOUBLE));
 
     ioc.put("a", 1.0, Some(7)).unwrap();
     assert_eq!(ioc.number("a.PACT"), 1.0);
     let [(_, Some(first))] = ioc.driven()[..] else { panic!("the put does not wait for completion") };
-    ioc.hear(link, News::Written { put: first + 1 });
+    ioc.hear(link, ExternalPvEvent::PutDone { put: first + 1 });
     assert_eq!(ioc.done(), []);
-    ioc.hear(link, News::Written { put: first });
+    ioc.hear(link, ExternalPvEvent::PutDone { put: first });
     assert_eq!((ioc.done(), ioc.number("a.PACT")), (vec![7], 0.0));
 
     ioc.put("a", 2.0, Some(8)).unwrap();
     assert_eq!(ioc.done(), []);
-    ioc.hear(link, News::Lost);
+    ioc.hear(link, ExternalPvEvent::Disconnected);
     assert_eq!(ioc.done(), [8]);
 }
 
@@ -225,7 +228,7 @@ fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
     );
     for pv in ["far:x.PROC", "far:y"] {
         let link = link_to(&ioc, pv);
-        ioc.hear(link, News::Connected(OutsideFacts { kind: Kind::U8, ..DOUBLE }));
+        ioc.hear(link, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::U8, ..DOUBLE }));
     }
 
     ioc.process("a");
@@ -251,14 +254,14 @@ fn a_link_that_is_put_leaves_one_pv_for_the_other_and_late_news_change_nothing()
     let before = ioc.connect("far:x", DOUBLE, reading(1.0));
 
     ioc.put("a.INP", "far:y CP", None).unwrap();
-    assert!(ioc.events.contains(&Event::Unwanted { link: before }));
-    ioc.hear(before, News::Updated(reading(9.0)));
+    assert!(ioc.events.contains(&Event::ExternalLinkRemoved { link: before }));
+    ioc.hear(before, ExternalPvEvent::Updated(reading(9.0)));
     assert_eq!(ioc.number("a"), 1.0);
     let after = ioc.connect("far:y", DOUBLE, reading(2.0));
     assert_eq!(ioc.number("a"), 2.0);
 
     ioc.put("a.INP", "here CP", None).unwrap();
-    assert!(ioc.events.contains(&Event::Unwanted { link: after }));
+    assert!(ioc.events.contains(&Event::ExternalLinkRemoved { link: after }));
     assert_eq!(ioc.number("a"), 3.0);
 }
 
@@ -266,7 +269,7 @@ fn a_link_that_is_put_leaves_one_pv_for_the_other_and_late_news_change_nothing()
 fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
     let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
-    ioc.hear(link, News::Connected(DOUBLE));
+    ioc.hear(link, ExternalPvEvent::Connected(DOUBLE));
     ioc.put("a", 1.0, Some(7)).unwrap();
 
     ioc.put("a.OUT", "far:y", None).unwrap();
@@ -288,7 +291,7 @@ fn units_and_the_state_of_links_follow_the_connection() {
     let meta = ioc.database.meta(ioc.field("c.A"));
     assert_eq!((meta.units.to_str().as_ref(), meta.precision), ("mm", 2));
 
-    ioc.hear(link, News::Lost);
+    ioc.hear(link, ExternalPvEvent::Disconnected);
     assert_eq!(ioc.number("c.INAV"), 0.0);
 }
 
@@ -298,7 +301,7 @@ fn sdis_disables_as_a_record_of_another_ioc_says() {
     let link = ioc.connect("far:off", DOUBLE, reading(0.0));
 
     ioc.process("a");
-    ioc.hear(link, News::Updated(reading(1.0)));
+    ioc.hear(link, ExternalPvEvent::Updated(reading(1.0)));
     ioc.process("a");
 
     assert_eq!((ioc.number("a"), ioc.alarm("a").0), (1.0, Status::DISABLE));

@@ -1,0 +1,92 @@
+//! Reading and writing through links of every kind: plain links, links with filters, JSON links, links to other IOCs.
+
+use fodo_data::{Kind, Scalar, Status, Value};
+
+use crate::engine::EngineCall;
+use crate::external::digits;
+use crate::json_link::LinkAlarm;
+use crate::link::{LinkAccess, LinkExtra, Target};
+use crate::step::Broken;
+use crate::{FieldRef, filter::FilterChain};
+
+impl EngineCall<'_> {
+    /// As [`EngineCall::fetch`], for every kind of link.
+    pub(crate) fn read_access(
+        &mut self,
+        record: u32,
+        access: &LinkAccess,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
+        let json = match access.extra.as_deref() {
+            None => return self.fetch(record, access.target, kind),
+            Some(LinkExtra::Filtered { chain, .. }) => return self.fetch_filtered(record, access.target, chain, kind),
+            Some(LinkExtra::External(external)) => return self.read_external(record, external, kind),
+            Some(LinkExtra::Json(json)) => json,
+        };
+        let (value, raises) = json.read(&self.core.states);
+        self.raise(record, raises);
+        value.ok_or(Broken)?.to_kind(kind, Some(&digits(None))).map(Some).map_err(|_| Broken)
+    }
+
+    /// As [`EngineCall::fetch_one`], for every kind of link.
+    pub(crate) fn read_one_access(
+        &mut self,
+        record: u32,
+        access: &LinkAccess,
+        kind: Kind,
+    ) -> Result<Option<Scalar>, Broken> {
+        if access.extra.is_none() {
+            return self.fetch_one(record, access.target, kind);
+        }
+        let value = self.read_access(record, access, kind)?;
+        value.map(|value| value.first().ok_or(Broken)).transpose()
+    }
+
+    /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
+    pub(crate) fn access_facts(&self, access: &LinkAccess) -> Option<(Kind, u32)> {
+        let facts = match (access.extra.as_deref(), access.target) {
+            (Some(LinkExtra::Json(json)), _) => return Some((json.kind(), 1)),
+            (Some(LinkExtra::External(external)), _) => return external.facts(),
+            (Some(LinkExtra::Filtered { facts, .. }), _) => facts.clone(),
+            (None, Target::Field { record, field, .. }) => self.core.facts(FieldRef { record, field }),
+            (None, Target::Constant | Target::External { .. } | Target::Missing) => return None,
+        };
+        Some((facts.kind, facts.count_max))
+    }
+
+    /// Reads the field twice: first like a plain link, to process the target and to inherit its alarm, then as input of
+    /// the filters.
+    fn fetch_filtered(
+        &mut self,
+        record: u32,
+        target: Target,
+        chain: &FilterChain,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
+        let Target::Field { record: from, field, .. } = target else { return Err(Broken) };
+        let own_kind = self.core.facts(FieldRef { record: from, field }).kind;
+        self.fetch(record, target, own_kind)?;
+        let reading = self.with(from, |body, _| crate::post::reading(body, field)).ok_or(Broken)?;
+        let value = chain.read(reading, &self.core.filter_context(from, self.now.wall)).value;
+        self.core.convert(from, field, value, kind).map(Some).map_err(|_| Broken)
+    }
+
+    /// As [`EngineCall::drive`], for every kind of link. Filters apply only to reads.
+    pub(crate) fn write_access(&mut self, record: u32, access: &LinkAccess, value: Value) -> Result<(), Broken> {
+        match access.extra.as_deref() {
+            None | Some(LinkExtra::Filtered { .. }) => self.drive(record, access.target, value),
+            Some(LinkExtra::External(external)) => self.write_external(external, &value, None),
+            Some(LinkExtra::Json(json)) => {
+                let raises = json.write(&value, &self.core.states).map_err(|()| Broken)?;
+                self.raise(record, raises);
+                Ok(())
+            }
+        }
+    }
+
+    fn raise(&mut self, record: u32, raises: Option<LinkAlarm>) {
+        if let Some(LinkAlarm { severity, message }) = raises {
+            self.with(record, |body, _| body.common().raise_saying(Status::LINK, severity, message.into()));
+        }
+    }
+}
