@@ -46,13 +46,13 @@ impl FodoClient {
     }
 
     fn put_value(&mut self, pv: &str, value: Value) -> Result<(), TestFailure> {
-        self.channel(pv)?.put(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
+        self.channel(pv)?.put_timeout(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
     }
 }
 
 impl Client for FodoClient {
     fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure> {
-        let facts = self.channel(pv)?.connect(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
+        let facts = self.channel(pv)?.connect_timeout(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
         Ok(ChannelProperties {
             kind: kind_name(facts.kind).into(),
             count: facts.count_max.into(),
@@ -67,7 +67,8 @@ impl Client for FodoClient {
             ValueForm::Control => Request { detail: Detail::Control, ..Request::default() },
         };
         let channel = self.channel(pv)?;
-        let reading = channel.start_get(request).wait(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
+        let reading =
+            channel.start_get(request).wait_timeout(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
         Ok(sample(&reading, shape))
     }
 
@@ -76,7 +77,7 @@ impl Client for FodoClient {
         if wait {
             return self.put_value(pv, value);
         }
-        self.channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
+        self.channel(pv)?.put_unconfirmed_timeout(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
     }
 
     fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), TestFailure> {
@@ -100,7 +101,7 @@ impl Client for FodoClient {
         let deadline = Instant::now() + timeout;
         let mut taken = Vec::new();
         while taken.len() < count {
-            match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+            match monitor.next_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, ValueForm::Value)),
                 // Other clients do not report these in their stream of updates.
                 Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}

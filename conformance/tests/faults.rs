@@ -72,13 +72,13 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_as_before() {
     let (ioc, server) = ioc(64);
     let ao = channel(server, "f:ao");
-    ao.connect(PATIENCE).unwrap();
+    ao.connect_timeout(PATIENCE).unwrap();
     let n_before = n_open_files(&ioc);
 
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
     eventually("clients have half of the descriptors", || n_open_files(&ioc) >= n_before + 16);
     assert!(n_open_files(&ioc) <= 60, "the remaining descriptors are reserved");
-    (0..20).for_each(|_| assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25)));
+    (0..20).for_each(|_| assert_eq!(ao.get_timeout(PATIENCE).unwrap().value, Value::from(-1.25)));
     let ticks_before = n_ticks(&ioc);
     // Measures CPU time while no client sends requests.
     std::thread::sleep(Duration::from_secs(1));
@@ -86,7 +86,11 @@ fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_
     drop(crowd);
 
     assert!(n_busy < 20, "{n_busy} % of a CPU for clients that cannot be accepted");
-    assert_eq!(channel(server, "f:ai").get(PATIENCE).unwrap().value, Value::from(2.5), "a new client is served");
+    assert_eq!(
+        channel(server, "f:ai").get_timeout(PATIENCE).unwrap().value,
+        Value::from(2.5),
+        "a new client is served"
+    );
     eventually("all descriptors are closed", || n_open_files(&ioc) <= n_before + 1);
 }
 
@@ -94,14 +98,14 @@ fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_
 fn row_25_clients_that_come_and_go_leave_no_descriptor_behind() {
     let (ioc, server) = ioc(1024);
     let ao = channel(server, "f:ao");
-    ao.connect(PATIENCE).unwrap();
+    ao.connect_timeout(PATIENCE).unwrap();
     let n_before = n_open_files(&ioc);
 
     for _ in 0..3000 {
         drop(TcpStream::connect(server).unwrap());
     }
 
-    assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25));
+    assert_eq!(ao.get_timeout(PATIENCE).unwrap().value, Value::from(-1.25));
     eventually("all descriptors are closed", || n_open_files(&ioc) == n_before);
 }
 
@@ -166,16 +170,18 @@ fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
     let (ioc, server) = ioc(1024);
     let ao = channel(server, "f:ao");
     let monitor = ao.monitor(MonitorOptions::default());
-    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+    while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 
     ioc.signal(Signal::STOP).unwrap();
-    let told_of_stop = monitor.next(PATIENCE);
+    let told_of_stop = monitor.next_timeout(PATIENCE);
     ioc.signal(Signal::CONT).unwrap();
-    let told_of_return = monitor.next(PATIENCE);
+    let told_of_return = monitor.next_timeout(PATIENCE);
 
     assert_eq!((told_of_stop, told_of_return), (Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Responsive)));
-    ao.put(3.5, PATIENCE).unwrap();
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(reading)) if reading.value == Value::from(3.5)));
+    ao.put_timeout(3.5, PATIENCE).unwrap();
+    assert!(
+        matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(reading)) if reading.value == Value::from(3.5))
+    );
 }
 
 #[test]
@@ -189,10 +195,10 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
     monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap();
 
     monitor.signal(Signal::STOP).unwrap();
-    (0..2000).for_each(|value| longout.put(value, PATIENCE).unwrap());
+    (0..2000).for_each(|value| longout.put_timeout(value, PATIENCE).unwrap());
     monitor.signal(Signal::CONT).unwrap();
     while !monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap().ends_with(" 1999") {}
-    longout.put(4711, PATIENCE).unwrap();
+    longout.put_timeout(4711, PATIENCE).unwrap();
 
     assert!(monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
 }
@@ -209,7 +215,7 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     let mut stopped = Process::start("fodo monitor", &mut stopped).unwrap();
     stopped.wait_for_line_starting(&server.pv("longout"), PATIENCE).unwrap();
     stopped.signal(Signal::STOP).unwrap();
-    let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put(value, PATIENCE).unwrap());
+    let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put_timeout(value, PATIENCE).unwrap());
 
     // Until the sockets of the second client are full: they hold some megabytes; this is twenty times as much.
     write(0..10_000);
@@ -247,7 +253,7 @@ fn row_62_a_million_records_are_served() {
     std::fs::remove_file(&file).unwrap();
 
     let last = channel(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &format!("m{}.INPA", RECORDS - 1));
-    assert_eq!(last.get(PATIENCE).unwrap().value, Value::from("m0 NPP NMS"));
+    assert_eq!(last.get_timeout(PATIENCE).unwrap().value, Value::from("m0 NPP NMS"));
     let n_bytes = n_resident_kib(&process) * 1024 / RECORDS;
     println!("{n_bytes} bytes per record");
     assert!(n_bytes < 4096, "{n_bytes} bytes per record");

@@ -11,7 +11,7 @@ use fodo_conformance::ours::FodoClient;
 use fodo_conformance::place::{self, database, free_port, program, python, script};
 use fodo_conformance::process::{Process, restrict_to_loopback};
 use fodo_conformance::server::{Server, ServerKind};
-use fodo_net::{ClientConfig, Context, Error, EventMask, Refusal};
+use fodo_net::{ClientConfig, Context, Error, ErrorKind, EventMask, Refusal};
 use serde_json::{Value as Json, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -187,8 +187,9 @@ fn what_softioc_refuses_is_refused() {
         let refused: Vec<_> =
             REFUSED.iter().map(|name| context.channel(&side.pv(name)).unwrap().start_connect()).collect();
         // A rejected channel is searched again; all channels have been answered by then.
-        for (name, result) in REFUSED.iter().zip(fodo_net::many::wait(refused, Duration::from_secs(3))) {
-            let is_refused = matches!(&result, Err(Error::Refused { refusal: Refusal::Channel, .. }));
+        for (name, result) in REFUSED.iter().zip(fodo_net::many::wait_timeout(refused, Duration::from_secs(3))) {
+            let kind = result.as_ref().err().map(Error::kind);
+            let is_refused = matches!(kind, Some(ErrorKind::Refused { refusal: Refusal::Channel, .. }));
             assert!(is_refused, "{} {name}: {result:?}", side.prefix);
         }
     }

@@ -29,12 +29,12 @@ impl End {
 
     fn put(&self, name: &str, value: impl Into<Value>) {
         let channel = self.client.channel(&self.server.pv(name)).unwrap();
-        channel.put(value, PATIENCE).unwrap();
+        channel.put_timeout(value, PATIENCE).unwrap();
     }
 
     fn text(&self, name: &str) -> String {
         let channel = self.client.channel(&self.server.pv(name)).unwrap();
-        let value = channel.get(PATIENCE).unwrap().value;
+        let value = channel.get_timeout(PATIENCE).unwrap().value;
         let texts = (0..value.len()).filter_map(|index| match &value {
             Value::Scalar(scalar) => Some(scalar.clone()),
             Value::Array(array) => array.scalar(index),
@@ -153,11 +153,11 @@ fn outputs_write(near: &End, far: &End) {
 
 fn units_times_and_new_links(near: &End, far: &End) {
     let control = Request { detail: Detail::Control, ..Request::default() };
-    let units = near.client.channel(&near.server.pv("units.A")).unwrap().get_with(control, PATIENCE).unwrap();
+    let units = near.client.channel(&near.server.pv("units.A")).unwrap().get_with_timeout(control, PATIENCE).unwrap();
     let meta = units.meta.unwrap();
     assert_eq!((meta.units.to_str().as_ref(), meta.precision, meta.display.high), ("mm", 3, 20.0));
     near.put("timed.PROC", 1);
-    let time = |end: &End, name| end.client.channel(&end.server.pv(name)).unwrap().get(PATIENCE).unwrap().time;
+    let time = |end: &End, name| end.client.channel(&end.server.pv(name)).unwrap().get_timeout(PATIENCE).unwrap().time;
     assert_eq!(time(near, "timed"), time(far, "ao"));
 
     near.put("moved.INP", format!("{} CP", far.server.pv("target")).as_str());
@@ -312,9 +312,9 @@ fn an_ioc_whose_links_lead_nowhere_serves_all_the_same() {
     near.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
 
     let client = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
-    client.channel("n:ms.PROC").unwrap().put(1, PATIENCE).unwrap();
+    client.channel("n:ms.PROC").unwrap().put_timeout(1, PATIENCE).unwrap();
 
-    let alarm = client.channel("n:ms").unwrap().get(PATIENCE).unwrap().alarm;
+    let alarm = client.channel("n:ms").unwrap().get_timeout(PATIENCE).unwrap().alarm;
     assert_eq!((alarm.severity.code(), alarm.status.0), (3, 14));
     near.stop(Signal::INT, Duration::from_secs(2)).unwrap();
 }

@@ -98,10 +98,10 @@ fn what_clients_and_records_do_is_counted() {
     let before = read(&url);
 
     let gap = context.channel(&format!("{prefix}gap")).unwrap();
-    gap.put(Value::from(2.0), PATIENCE).unwrap();
+    gap.put_timeout(Value::from(2.0), PATIENCE).unwrap();
     let count = context.channel(&format!("{prefix}count")).unwrap();
     let updates = count.monitor(MonitorOptions::default());
-    (0..3).for_each(|_| drop(updates.next(PATIENCE).unwrap()));
+    (0..3).for_each(|_| drop(updates.next_timeout(PATIENCE).unwrap()));
     let has_all = |page: &Json| {
         let more = |family: &str, label: Option<&str>| {
             number(page, family, label).unwrap() - number(&before, family, label).unwrap()

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::dbr::{self, DbrType};
 use fodo_data::{EventMask, Kind, Meta, Reading, Scalar, Value};
-use fodo_net::{Channel, ClientConfig, Context, Error, Monitor, MonitorEvent, MonitorOptions, Request, many};
+use fodo_net::{
+    Channel, ClientConfig, Context, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Request, many,
+};
 
 use super::step::{Acknowledge, Argument, Step, value_of};
 use super::{Case, fields_of, raw};
@@ -61,7 +63,7 @@ impl ServerSide {
     pub fn new(server: Server) -> Result<ServerSide, TestFailure> {
         let context = Context::new(ClientConfig::at(vec![server.address()]));
         let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
-        fence.connect(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
+        fence.connect_timeout(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
         let fence_events = fence.monitor(MonitorOptions::default());
         Ok(ServerSide { server, context, fence, fence_events, n_fences: 0 })
     }
@@ -73,7 +75,7 @@ impl ServerSide {
             names.extend(fields_of(&record.record_type).iter().map(|field| format!("{}.{field}", record.name)));
         }
         let pvs: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
-        let channels = many::connect(&self.context, &pvs, OPERATION_DURATION_MAX);
+        let channels = many::connect_timeout(&self.context, &pvs, OPERATION_DURATION_MAX);
         let channels: Result<Vec<Channel>, Error> = channels.into_iter().collect();
         let channels = channels.map_err(|error| self.server.failure(&error.to_string()))?;
         let fields = names.into_iter().zip(channels).collect();
@@ -83,11 +85,11 @@ impl ServerSide {
     /// Waits until all events of previous steps are received, as far as the server keeps their order.
     pub fn fence(&mut self) -> Result<(), TestFailure> {
         self.n_fences += 1;
-        let put = self.fence.put(self.n_fences, OPERATION_DURATION_MAX);
+        let put = self.fence.put_timeout(self.n_fences, OPERATION_DURATION_MAX);
         put.map_err(|error| self.server.failure(&error.to_string()))?;
         let deadline = Instant::now() + OPERATION_DURATION_MAX;
         let wanted = Value::from(self.n_fences);
-        while let Some(event) = self.fence_events.next(deadline.saturating_duration_since(Instant::now())) {
+        while let Some(event) = self.fence_events.next_timeout(deadline.saturating_duration_since(Instant::now())) {
             if matches!(event, MonitorEvent::Update(Reading { value, .. }) if value == wanted) {
                 return Ok(());
             }
@@ -117,7 +119,7 @@ impl ServerSide {
             }
             Step::Put(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put(value, OPERATION_DURATION_MAX)))
+                Ok(outcome(channel(pv)?.put_timeout(value, OPERATION_DURATION_MAX)))
             }
             Step::Write(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
@@ -126,7 +128,7 @@ impl ServerSide {
             Step::Get(Argument { pv, kind, text }) => {
                 let count = text.parse().unwrap_or_default();
                 let request = Request { kind: Some(*kind), count, ..Request::default() };
-                match channel(pv)?.get_with(request, OPERATION_DURATION_MAX) {
+                match channel(pv)?.get_with_timeout(request, OPERATION_DURATION_MAX) {
                     Ok(reading) => Ok(stage.told(&reading)),
                     Err(error) => Ok(outcome(Err(error))),
                 }
@@ -155,7 +157,7 @@ impl ServerSide {
     /// The value of every field, in the order of the case's records and their fields.
     pub fn read(&self, stage: &Stage) -> Result<Vec<String>, TestFailure> {
         let channels: Vec<Channel> = stage.fields.iter().map(|(_, channel)| channel.clone()).collect();
-        let readings = many::get(&channels, Request::default(), OPERATION_DURATION_MAX);
+        let readings = many::get_timeout(&channels, Request::default(), OPERATION_DURATION_MAX);
         let readings: Result<Vec<Reading>, Error> = readings.into_iter().collect();
         let readings = readings.map_err(|error| self.server.failure(&error.to_string()))?;
         // The alarm is that of the record; STAT and SEVR contain it.
@@ -177,7 +179,7 @@ impl Stage {
     /// The events of each subscription since the step began; more may follow.
     pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
         for Watched { name, monitor, is_array } in &self.watched {
-            while let Some(event) = monitor.next(Duration::ZERO) {
+            while let Some(event) = monitor.next_timeout(Duration::ZERO) {
                 let events = self.events.entry(name.clone()).or_default();
                 match event {
                     MonitorEvent::Update(reading) => {
@@ -206,7 +208,7 @@ impl Stage {
 fn first_update(monitor: &Monitor) -> Option<Reading> {
     let deadline = Instant::now() + OPERATION_DURATION_MAX;
     loop {
-        match monitor.next(deadline.saturating_duration_since(Instant::now()))? {
+        match monitor.next_timeout(deadline.saturating_duration_since(Instant::now()))? {
             MonitorEvent::Update(reading) => return Some(reading),
             MonitorEvent::Connected(_) => {}
             _ => return None,
@@ -218,9 +220,11 @@ fn first_update(monitor: &Monitor) -> Option<Reading> {
 fn outcome(result: Result<(), Error>) -> String {
     match result {
         Ok(()) => String::new(),
-        Err(Error::Refused { refusal, .. }) => format!("refused: {refusal}"),
-        Err(Error::NoAnswer { .. }) => "no answer".into(),
-        Err(other) => other.to_string(),
+        Err(error) => match error.kind() {
+            ErrorKind::Refused { refusal, .. } => format!("refused: {refusal}"),
+            ErrorKind::NoReply { .. } => "no answer".into(),
+            _ => error.to_string(),
+        },
     }
 }
 

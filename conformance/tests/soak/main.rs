@@ -49,7 +49,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
     let (mut n, mut span) = (0, None);
     while !is_over.load(Ordering::Relaxed) {
-        match monitor.next(Duration::from_millis(200)) {
+        match monitor.next_timeout(Duration::from_millis(200)) {
             Some(MonitorEvent::Update(reading)) => {
                 let value = number(&reading);
                 let (first, _) = span.unwrap_or((value, value));
@@ -69,8 +69,8 @@ fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
 fn operate(longin: &Channel, is_over: &AtomicBool) -> u32 {
     let mut n_operations = 0;
     while !is_over.load(Ordering::Relaxed) {
-        longin.put(n_operations as i32, PATIENCE).expect("a put that completes");
-        assert_eq!(number(&longin.get(PATIENCE).expect("a get")), f64::from(n_operations));
+        longin.put_timeout(n_operations as i32, PATIENCE).expect("a put that completes");
+        assert_eq!(number(&longin.get_timeout(PATIENCE).expect("a get")), f64::from(n_operations));
         n_operations += 1;
     }
     n_operations
@@ -94,9 +94,9 @@ fn soak(duration: Duration, seed: u64) {
         .map(|index| channel(&context, &format!("f:count{index:02}")).monitor(MonitorOptions::default()))
         .collect();
     let longin = channel(&context, "f:longin");
-    longin.connect(PATIENCE).expect("it is there");
+    longin.connect_timeout(PATIENCE).expect("it is there");
     let big = channel(&context, "f:big");
-    big.put(vec![7; 100_000], PATIENCE).expect("an array for clients that request and do not read");
+    big.put_timeout(vec![7; 100_000], PATIENCE).expect("an array for clients that request and do not read");
 
     let (is_over, fault) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (accounts, n_operations, latencies, warm, end) = std::thread::scope(|scope| {

@@ -95,7 +95,7 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
     let ioc = Ioc::start("silent");
     let neighbour = Neighbour::at(OTHER_HOST, ioc.server);
     let kept = ioc.context().channel("f:kept").expect("a channel");
-    kept.connect(PATIENCE).expect("it is there");
+    kept.connect_timeout(PATIENCE).expect("it is there");
 
     for hosts in [1, 3] {
         let addresses = (1..=hosts).map(|n| Ipv4Addr::new(127, 0, 1, n));
@@ -112,7 +112,7 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
         assert!(served_after < SERVED_MAX, "{served_after:?}");
         assert!(ioc.n_files() < N_DESCRIPTORS, "a reserve of descriptors is left");
         let value = f64::from(hosts) + 0.25;
-        kept.put(Value::from(value), PATIENCE).expect("a put");
+        kept.put_timeout(Value::from(value), PATIENCE).expect("a put");
         eventually("autosave saves", || ioc.has_saved(&value.to_string()));
         let (page, page_after) = ioc.metrics();
         assert!(page_after < SERVED_MAX, "the metrics take {page_after:?}");
@@ -124,7 +124,7 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
     let _silent: Vec<Raw> =
         (0..N_DESCRIPTORS).map(|_| connected_from(Ipv4Addr::new(127, 0, 1, 1), ioc.server)).collect();
     ioc.make_rules_stricter();
-    eventually("stricter rules hold", || kept.put(Value::from(9.0), PATIENCE).is_err());
+    eventually("stricter rules hold", || kept.put_timeout(Value::from(9.0), PATIENCE).is_err());
     drop(kept);
     ioc.stop();
 }

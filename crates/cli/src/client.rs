@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fodo_net::client::Given;
-use fodo_net::{Detail, Error, Kind, Meta, Operation, Request};
+use fodo_net::{Detail, Error, ErrorKind, Kind, Meta, Operation, Output, Request};
 
 use crate::limit;
 use crate::show::DisplayOptions;
@@ -134,15 +133,17 @@ impl Deadline {
     }
 
     /// Waits for one operation; a timeout error contains the whole timeout.
-    pub fn wait<T: Given>(&self, operation: Operation<T>) -> Result<T, Error> {
-        operation.wait(self.left()).map_err(|error| self.whole(error))
+    pub fn wait<T: Output>(&self, operation: Operation<T>) -> Result<T, Error> {
+        operation.wait_timeout(self.left()).map_err(|error| self.whole(error))
     }
 
-    fn whole(&self, mut error: Error) -> Error {
-        if let Error::NotFound { after, .. } | Error::NoAnswer { after, .. } = &mut error {
-            *after = self.timeout;
+    fn whole(&self, error: Error) -> Error {
+        let after = self.timeout;
+        match *error.kind() {
+            ErrorKind::NotFound { .. } => Error::new(error.pv(), ErrorKind::NotFound { after }),
+            ErrorKind::NoReply { server, .. } => Error::new(error.pv(), ErrorKind::NoReply { server, after }),
+            _ => error,
         }
-        error
     }
 }
 
@@ -207,11 +208,11 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(5));
         let server = "10.0.0.1:5064".parse().unwrap();
 
-        let missing = deadline.whole(Error::NotFound { pv: "x".into(), after: Duration::ZERO });
-        let silent = deadline.whole(Error::NoAnswer { pv: "x".into(), server, after: Duration::ZERO });
+        let missing = deadline.whole(Error::new("x", ErrorKind::NotFound { after: Duration::ZERO }));
+        let silent = deadline.whole(Error::new("x", ErrorKind::NoReply { server, after: Duration::ZERO }));
 
-        assert_eq!(missing, Error::NotFound { pv: "x".into(), after: Duration::from_secs(5) });
-        assert_eq!(silent, Error::NoAnswer { pv: "x".into(), server, after: Duration::from_secs(5) });
+        assert_eq!(missing, Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) }));
+        assert_eq!(silent, Error::new("x", ErrorKind::NoReply { server, after: Duration::from_secs(5) }));
         assert!(deadline.left() <= Duration::from_secs(5) && deadline.left() > Duration::from_secs(1));
     }
 }

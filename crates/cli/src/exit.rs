@@ -1,9 +1,10 @@
 //! Exit codes and error messages.
 
+use std::error::Error as _;
 use std::process::ExitCode;
 
 use fodo_net::config::{self, Side};
-use fodo_net::{Error, Refusal};
+use fodo_net::{Error, ErrorKind, Refusal};
 
 /// The exit code. The numbers are documented in every `--help` and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +28,15 @@ pub enum Exit {
 impl Exit {
     /// The exit code for an error of the client.
     pub fn of(error: &Error) -> Exit {
-        match error {
-            Error::NotFound { .. } => Exit::NotFound,
-            Error::NoAnswer { .. } | Error::Dropped { .. } | Error::Disconnected { .. } | Error::WrongReply { .. } => {
-                Exit::NoAnswer
-            }
-            Error::Refused { .. } => Exit::Refused,
-            Error::Misuse { .. } => Exit::BadValue,
-            Error::System { .. } | Error::Closed { .. } => Exit::Other,
+        match error.kind() {
+            ErrorKind::NotFound { .. } => Exit::NotFound,
+            ErrorKind::NoReply { .. }
+            | ErrorKind::ConnectionClosed { .. }
+            | ErrorKind::Disconnected { .. }
+            | ErrorKind::WrongReply { .. } => Exit::NoAnswer,
+            ErrorKind::Refused { .. } => Exit::Refused,
+            ErrorKind::Misuse { .. } => Exit::BadValue,
+            _ => Exit::Other,
         }
     }
 
@@ -98,32 +100,34 @@ const TERMINAL: &str = "  \
 
 /// One line that explains an error and what to do.
 pub fn explain(error: &Error) -> String {
-    match error {
-        Error::NotFound { pv, after } => format!(
-            "no server claimed \"{pv}\" within {} s: check that its IOC is running and its network is in \
+    let reason = match error.kind() {
+        ErrorKind::NotFound { after } => format!(
+            "no server claimed the name within {} s: check that its IOC is running and its network is in \
              EPICS_CA_ADDR_LIST",
             after.as_secs_f64()
         ),
-        Error::NoAnswer { pv, server, after } => format!(
-            "\"{pv}\": {server} claimed the name but did not respond within {} s: the IOC may be busy or suspended; \
-             try a longer --timeout",
+        ErrorKind::NoReply { server, after } => format!(
+            "{server} claimed the name but did not respond within {} s: the IOC may be busy or suspended; try a longer \
+             --timeout",
             after.as_secs_f64()
         ),
-        Error::Dropped { pv, server } => format!(
-            "\"{pv}\": {server} claimed the name but closed the connection before it confirmed the channel: the IOC \
-             may be starting or stopping, or have reached its client limit"
+        ErrorKind::ConnectionClosed { server } => format!(
+            "{server} claimed the name but closed the connection before it confirmed the channel: the IOC may be \
+             starting or stopping, or have reached its client limit"
         ),
-        Error::WrongReply { pv, server, reply } => {
-            format!("\"{pv}\": {server} sent {reply}: this is an error of that server")
+        ErrorKind::WrongReply { server, reply } => format!("{server} sent {reply}: this is an error of that server"),
+        ErrorKind::Disconnected { server } => {
+            format!("the circuit to {server} was lost: its IOC may have stopped; try again")
         }
-        Error::Disconnected { pv, server } => {
-            format!("\"{pv}\": the circuit to {server} was lost: its IOC may have stopped; try again")
-        }
-        Error::System { pv, reason } => format!("\"{pv}\": operating system error: {reason}"),
-        Error::Closed { .. } => error.to_string(),
-        Error::Misuse { pv, reason } if pv.is_empty() => reason.clone(),
-        Error::Misuse { pv, reason } => format!("\"{pv}\": {reason}"),
-        Error::Refused { pv, server, refusal } => format!("\"{pv}\": {server} {}", explain_refusal(refusal)),
+        ErrorKind::Refused { server, refusal } => format!("{server} {}", explain_refusal(refusal)),
+        kind => match error.source() {
+            Some(cause) => format!("{kind}: {cause}"),
+            None => kind.to_string(),
+        },
+    };
+    match error.pv() {
+        "" => reason,
+        pv => format!("\"{pv}\": {reason}"),
     }
 }
 
@@ -141,6 +145,7 @@ pub fn explain_refusal(refusal: &Refusal) -> String {
         Refusal::Status { status, text } if text.is_empty() => format!("refused: {status}"),
         // Quoted, since it may contain control characters.
         Refusal::Status { status, text } => format!("refused: {status}; server message: {text:?}"),
+        other => format!("refused {other}"),
     }
 }
 
@@ -151,14 +156,14 @@ mod tests {
     use std::time::Duration;
 
     fn not_found() -> Error {
-        Error::NotFound { pv: "x:y".into(), after: Duration::from_secs(5) }
+        Error::new("x:y", ErrorKind::NotFound { after: Duration::from_secs(5) })
     }
 
     #[test]
     fn a_missing_pv_is_explained_with_what_to_do() {
         assert_eq!(
             explain(&not_found()),
-            "no server claimed \"x:y\" within 5 s: check that its IOC is running and its network is in \
+            "\"x:y\": no server claimed the name within 5 s: check that its IOC is running and its network is in \
              EPICS_CA_ADDR_LIST"
         );
     }
@@ -193,26 +198,29 @@ mod tests {
 
     #[test]
     fn every_error_has_a_code_and_words_with_the_pv_and_the_server() {
-        let (pv, server, after) = ("x:y".to_owned(), "10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
-        let refused = |refusal| Error::Refused { pv: "x:y".into(), server, refusal };
+        let (server, after) = ("10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
+        let refused = |refusal| ErrorKind::Refused { server, refusal };
         let cases = [
-            (Error::NoAnswer { pv: pv.clone(), server, after }, Exit::NoAnswer, "did not respond within 1.5 s"),
-            (Error::Dropped { pv: pv.clone(), server }, Exit::NoAnswer, "closed the connection before"),
-            (Error::Disconnected { pv: pv.clone(), server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
+            (ErrorKind::NoReply { server, after }, Exit::NoAnswer, "did not respond within 1.5 s"),
+            (ErrorKind::ConnectionClosed { server }, Exit::NoAnswer, "closed the connection before"),
+            (ErrorKind::Disconnected { server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
             (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
             (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
             (refused(Refusal::ReadAccess), Exit::Refused, "denies read access"),
             (refused(Refusal::WriteAccess), Exit::Refused, "denies write access"),
             (refused(Eca::PUTFAIL.into()), Exit::Refused, "10.0.0.1:5064 refused: "),
-            (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, Exit::BadValue, "\"x:y\": too long"),
-            (Error::System { pv: pv.clone(), reason: "no room".into() }, Exit::Other, "no room"),
-            (Error::Closed { pv: pv.clone() }, Exit::Other, "x:y"),
+            (ErrorKind::Misuse { reason: "too long".into() }, Exit::BadValue, "\"x:y\": too long"),
+            (ErrorKind::ContextClosed, Exit::Other, "closed"),
         ];
-        for (error, exit, words) in cases {
+        for (kind, exit, words) in cases {
+            let error = Error::new("x:y", kind);
             assert_eq!(Exit::of(&error), exit, "{error:?}");
             assert!(explain(&error).contains(words) && explain(&error).contains("x:y"), "{}", explain(&error));
         }
-        assert_eq!(explain(&Error::Misuse { pv: String::new(), reason: "no name".into() }), "no name");
+        let failed = Error::system("x:y", std::io::Error::from(std::io::ErrorKind::OutOfMemory));
+        assert_eq!(Exit::of(&failed), Exit::Other);
+        assert!(explain(&failed).ends_with(": out of memory"), "{}", explain(&failed));
+        assert_eq!(explain(&Error::new("", ErrorKind::Misuse { reason: "no name".into() })), "no name");
         assert!(!explain_refusal(&Eca::PUTFAIL.into()).contains("server message"));
     }
 

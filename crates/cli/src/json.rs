@@ -207,7 +207,7 @@ fn meta_object(meta: &Meta) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fodo_net::{Alarm, Severity, Status, TimeStamp};
+    use fodo_net::{Alarm, ErrorKind, Severity, Status, TimeStamp};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_failure_names_its_code_and_class() {
-        let error = Error::NotFound { pv: "x".into(), after: Duration::from_secs(5) };
+        let error = Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) });
 
         let object = failure("x", &error);
 

@@ -37,8 +37,7 @@ fn a_name_that_nobody_claims_is_code_3_for_every_verb() {
         let output = run(fodo(port).args(verb).args(["--timeout", "0.1"]));
 
         assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", text(&output.stderr));
-        let expected =
-            "no server claimed \"no:such\" within 0.1 s: check that its IOC is running and its network is in ";
+        let expected = "\"no:such\": no server claimed the name within 0.1 s: check that its IOC is running and its network is in ";
         assert!(text(&output.stderr).contains(expected), "{verb:?}: {}", text(&output.stderr));
     }
 }

@@ -23,8 +23,8 @@ fn every_verb_tells_a_silent_server_from_one_that_closes_the_connection_and_from
     let (silent, closing) = (Scripted::start(|_| None), Scripted::closing_at_create());
     let cases = [
         (silent.address().port(), 4, format!("{} claimed the name but did not respond", silent.tcp())),
-        (closing.address().port(), 4, format!("{} claimed the name, then closed the connection", closing.tcp())),
-        (free_port(), 3, "no server claimed \"x\"".to_owned()),
+        (closing.address().port(), 4, format!("{} claimed the name but closed the connection", closing.tcp())),
+        (free_port(), 3, "\"x\": no server claimed the name".to_owned()),
     ];
 
     for (port, code, words) in &cases {

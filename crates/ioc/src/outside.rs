@@ -387,9 +387,7 @@ fn to_link_event(event: MonitorEvent) -> Option<ExternalPvEvent> {
         MonitorEvent::Unresponsive => ExternalPvEvent::Unresponsive,
         MonitorEvent::Responsive => ExternalPvEvent::Responsive,
         MonitorEvent::Disconnected => ExternalPvEvent::Disconnected,
-        MonitorEvent::Merged(_) | MonitorEvent::Refused(_) | MonitorEvent::WrongReply(_) | MonitorEvent::Closed => {
-            return None;
-        }
+        _ => return None,
     })
 }
 

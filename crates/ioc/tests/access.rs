@@ -72,7 +72,7 @@ impl Drop for Folder {
 
 fn channel(context: &Context, name: &str) -> Channel {
     let channel = context.channel(name).unwrap();
-    channel.connect(PATIENCE).unwrap();
+    channel.connect_timeout(PATIENCE).unwrap();
     channel
 }
 
@@ -100,14 +100,14 @@ fn a_calc_that_turns_with_its_input_is_told_and_holds_for_puts() {
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
     assert!(!may_write(&x) && may_write(&key));
 
-    key.put(1.0, PATIENCE).unwrap();
+    key.put_timeout(1.0, PATIENCE).unwrap();
     until_may_write(&x, true);
-    x.put(5.0, PATIENCE).unwrap();
-    key.put(2.0, PATIENCE).unwrap();
+    x.put_timeout(5.0, PATIENCE).unwrap();
+    key.put_timeout(2.0, PATIENCE).unwrap();
     until_may_write(&x, false);
 
-    assert!(x.put(6.0, PATIENCE).is_err());
-    assert_eq!(x.get(PATIENCE).unwrap().value, 5.0.into());
+    assert!(x.put_timeout(6.0, PATIENCE).is_err());
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, 5.0.into());
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_put_to_asg_moves_its_record_to_other_rules() {
     let (free, group) = (channel(&context, "free"), channel(&context, "free.ASG"));
     assert!(may_write(&free));
 
-    group.put("LOCKED", PATIENCE).unwrap();
+    group.put_timeout("LOCKED", PATIENCE).unwrap();
 
     until_may_write(&free, false);
     until_may_write(&group, false);
-    assert!(group.put("DEFAULT", PATIENCE).is_err());
+    assert!(group.put_timeout("DEFAULT", PATIENCE).is_err());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_file_that_is_read_again_holds_for_who_is_connected_and_one_with_a_mistake_d
 
     let place = format!("{}:3:2: expected INPA to INPU, or RULE, found \"HAG\"", file_of(&folder.access()));
     assert!(told.starts_with(&place), "{told}");
-    assert!(free.put(2.0, PATIENCE).is_err());
+    assert!(free.put_timeout(2.0, PATIENCE).is_err());
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn a_read_only_server_lets_nobody_write_whatever_the_file_says() {
     let free = channel(&context, "free");
 
     assert!(!may_write(&free));
-    assert!(free.put(2.0, PATIENCE).is_err());
-    assert_eq!(free.get(PATIENCE).unwrap().value, 1.0.into());
+    assert!(free.put_timeout(2.0, PATIENCE).is_err());
+    assert_eq!(free.get_timeout(PATIENCE).unwrap().value, 1.0.into());
 }
 
 #[test]
@@ -160,11 +160,11 @@ fn hosts_go_by_their_addresses_where_that_is_wanted() {
 
     for ((_running, context), is_allowed) in [(by_name, false), (by_address, true)] {
         let free = channel(&context, "free");
-        channel(&context, "free.ASG").put("HERE", PATIENCE).unwrap();
+        channel(&context, "free.ASG").put_timeout("HERE", PATIENCE).unwrap();
         // The change is reported before the response to a later get.
         let start = Instant::now();
         while may_write(&free) != is_allowed && start.elapsed() < PATIENCE {
-            free.get(PATIENCE).unwrap();
+            free.get_timeout(PATIENCE).unwrap();
         }
         assert_eq!(may_write(&free), is_allowed);
     }
@@ -186,7 +186,7 @@ fn a_put_that_waits_for_its_record_is_noted_once_it_is_written() {
     let slow = channel(&context, "slow.A");
 
     let puts = [slow.start_put(1.0), slow.start_put(2.0)];
-    puts.into_iter().for_each(|put| put.wait(PATIENCE).unwrap());
+    puts.into_iter().for_each(|put| put.wait_timeout(PATIENCE).unwrap());
 
     let notes = notes.lock().unwrap();
     let seen: Vec<_> = notes.iter().map(|note| (note.old.clone(), note.new.clone())).collect();
@@ -200,12 +200,12 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
     let (running, context) = folder.serve(policy);
     let first = channel(&context, "endless.A");
     let _goes_on = first.start_put(1.0);
-    first.get(PATIENCE).unwrap();
+    first.get_timeout(PATIENCE).unwrap();
     let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
     let other = Context::new(ClientConfig::at(vec![place]));
     let second = channel(&other, "endless.A");
     let _waits = second.start_put(2.0);
-    second.get(PATIENCE).unwrap();
+    second.get_timeout(PATIENCE).unwrap();
 
     other.close();
     let start = Instant::now();
@@ -215,7 +215,7 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
 
     let notes = notes.lock().unwrap();
     assert_eq!(notes.iter().map(|note| note.new.clone()).collect::<Vec<_>>(), [1.0.into()]);
-    assert_eq!(first.get(PATIENCE).unwrap().value, 1.0.into());
+    assert_eq!(first.get_timeout(PATIENCE).unwrap().value, 1.0.into());
 }
 
 #[test]
@@ -225,10 +225,10 @@ fn puts_under_trapwrite_are_noted_with_what_was_and_what_is() {
     let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
 
-    key.put(1.0, PATIENCE).unwrap();
+    key.put_timeout(1.0, PATIENCE).unwrap();
     until_may_write(&x, true);
-    x.put(5.0, PATIENCE).unwrap();
-    assert!(x.put("no number", PATIENCE).is_err());
+    x.put_timeout(5.0, PATIENCE).unwrap();
+    assert!(x.put_timeout("no number", PATIENCE).is_err());
 
     let notes = notes.lock().unwrap();
     let [note] = notes.as_slice() else { panic!("{notes:?}") };

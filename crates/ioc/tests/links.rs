@@ -61,12 +61,12 @@ fn serve(db: &str, own: u16, others: &[u16]) -> RunningIoc {
 
 fn channel(ioc: &RunningIoc, name: &str) -> Channel {
     let channel = Context::new(at(&[ioc.udp_port()])).channel(name).unwrap();
-    channel.connect(PATIENCE).unwrap();
+    channel.connect_timeout(PATIENCE).unwrap();
     channel
 }
 
 fn number(channel: &Channel) -> f64 {
-    channel.get(PATIENCE).unwrap().value.first().unwrap().to_f64().unwrap()
+    channel.get_timeout(PATIENCE).unwrap().value.first().unwrap().to_f64().unwrap()
 }
 
 /// Waits until a PV has the value.
@@ -83,7 +83,7 @@ fn until_so(channel: &Channel, wanted: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn until_severity(channel: &Channel, wanted: Severity) {
-    let severity = || channel.get(PATIENCE).unwrap().alarm.severity;
+    let severity = || channel.get_timeout(PATIENCE).unwrap().alarm.severity;
     until_so(channel, &format!("{wanted:?}"), || severity() == wanted);
 }
 
@@ -96,7 +96,7 @@ fn a_record_follows_one_of_another_ioc_through_its_restart() {
     let (x, copy) = (channel(&far, "x"), channel(&near, "copy"));
 
     until(&copy, 1.0);
-    x.put(2.0, PATIENCE).unwrap();
+    x.put_timeout(2.0, PATIENCE).unwrap();
     until(&copy, 2.0);
     until_severity(&copy, Severity::None);
 
@@ -107,7 +107,7 @@ fn a_record_follows_one_of_another_ioc_through_its_restart() {
     let far = serve(far_db, far_port, &[]);
     until(&copy, 1.0);
     until_severity(&copy, Severity::None);
-    channel(&far, "x").put(3.0, PATIENCE).unwrap();
+    channel(&far, "x").put_timeout(3.0, PATIENCE).unwrap();
     until(&copy, 3.0);
 }
 
@@ -124,12 +124,12 @@ fn a_pv_that_comes_back_as_another_type_is_read_and_written_as_that() {
     let far = serve(r#"record(stringout, "x") { field(VAL, "42") field(PINI, "YES") }"#, far_port, &[]);
     until(&n, 42.0);
     until_so(&out, "written", || {
-        out.put(17.0, PATIENCE).unwrap();
-        out.get(PATIENCE).unwrap().alarm.severity == Severity::None
+        out.put_timeout(17.0, PATIENCE).unwrap();
+        out.get_timeout(PATIENCE).unwrap().alarm.severity == Severity::None
     });
 
     until(&n, 17.0);
-    assert_eq!(channel(&far, "x").get(PATIENCE).unwrap().value, "17.000000".into());
+    assert_eq!(channel(&far, "x").get_timeout(PATIENCE).unwrap().value, "17.000000".into());
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn an_output_and_a_forward_link_reach_another_ioc_and_a_put_waits_for_its_proces
     let ok = |channel: &Channel, value: f64| {
         // Its own link may connect slightly later than the links that report it.
         until_so(channel, "written", || {
-            channel.put(value, PATIENCE).unwrap();
-            channel.get(PATIENCE).unwrap().alarm.severity == Severity::None
+            channel.put_timeout(value, PATIENCE).unwrap();
+            channel.get_timeout(PATIENCE).unwrap().alarm.severity == Severity::None
         });
     };
 
@@ -183,7 +183,7 @@ fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
     let (a, b, free) = (channel(&one, "a"), channel(&other, "b"), channel(&one, "free"));
 
     until_so(&a, "far", || number(&a) > 500.0 && number(&b) > 500.0);
-    free.put(3.0, PATIENCE).unwrap();
+    free.put_timeout(3.0, PATIENCE).unwrap();
 
     assert_eq!(number(&free), 3.0);
     let start = Instant::now();
@@ -210,7 +210,7 @@ fn ten_thousand_links_connect_and_follow() {
     for index in [0, N / 2, N - 1] {
         until(&channel(&near, &format!("c{index}")), index as f64);
     }
-    channel(&far, "x77").put(-1.0, PATIENCE).unwrap();
+    channel(&far, "x77").put_timeout(-1.0, PATIENCE).unwrap();
     until(&channel(&near, "c77"), -1.0);
 }
 
@@ -226,11 +226,11 @@ fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
     let may_write = || x.facts().unwrap().may_write;
     assert!(!may_write());
 
-    key.put(1.0, PATIENCE).unwrap();
+    key.put_timeout(1.0, PATIENCE).unwrap();
     until_so(&x, "open", may_write);
     for _ in 0..20 {
         assert!(near.reload_access().unwrap().is_empty());
-        x.put(1.0, PATIENCE).expect("reloaded rules know the current values of their inputs");
+        x.put_timeout(1.0, PATIENCE).expect("reloaded rules know the current values of their inputs");
     }
 
     far.stop().unwrap();
@@ -252,7 +252,7 @@ fn row_57_a_link_that_is_put_in_its_own_callback_again_and_again_leaves_the_othe
     let (a, other) = (channel(&near, "a"), channel(&near, "other"));
 
     until_so(&a, "far", || number(&a) > 200.0);
-    channel(&far, "y").put(4.0, PATIENCE).unwrap();
+    channel(&far, "y").put_timeout(4.0, PATIENCE).unwrap();
 
     until(&other, 4.0);
     let n_channels: usize = far.clients().iter().map(|client| client.n_channels).sum();

@@ -33,7 +33,7 @@ fn endless_loops_keep_no_client_waiting_and_no_stop() {
     let ioc = Ioc::load(&[(file, String::new())]).unwrap().serve(config).unwrap();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
     let context = Context::new(ClientConfig::at(vec![server]));
-    let put = |name: &str, value: f64| context.channel(name).unwrap().put(value, PATIENCE).unwrap();
+    let put = |name: &str, value: f64| context.channel(name).unwrap().put_timeout(value, PATIENCE).unwrap();
     put("pulse.HIGH", 1e-12);
     put("pulse.PROC", 1.0);
     put("first.PROC", 1.0);
@@ -42,7 +42,7 @@ fn endless_loops_keep_no_client_waiting_and_no_stop() {
         put("other", f64::from(number));
     }
 
-    let value = context.channel("other").unwrap().get(PATIENCE).unwrap().value;
+    let value = context.channel("other").unwrap().get_timeout(PATIENCE).unwrap().value;
     assert_eq!(value, Value::from(19.0));
     let stopped = Instant::now();
     ioc.stop().unwrap();

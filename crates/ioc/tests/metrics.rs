@@ -56,7 +56,7 @@ fn numbers(page: &str) -> HashMap<String, f64> {
 }
 
 fn next_update(monitor: &Monitor) {
-    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+    while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
     let channels = ["m:gap", "m:fast"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
     monitors.iter().for_each(next_update);
-    channels[0].put(1.0, PATIENCE).unwrap();
+    channels[0].put_timeout(1.0, PATIENCE).unwrap();
     next_update(&monitors[0]);
 
     let page = page(ioc.metrics_address().unwrap());

@@ -193,9 +193,9 @@ fn a_receiver_that_takes_nothing_holds_up_neither_records_nor_clients_nor_the_en
     let context = Context::new(ClientConfig::at(vec![server]));
 
     let last = context.channel("m:19999").unwrap();
-    last.put(Value::from(7.0), PATIENCE).unwrap();
+    last.put_timeout(Value::from(7.0), PATIENCE).unwrap();
 
-    assert_eq!(last.get(PATIENCE).unwrap().value, Value::from(7.0));
+    assert_eq!(last.get_timeout(PATIENCE).unwrap().value, Value::from(7.0));
     ioc.stop().unwrap();
     drop(meeting);
 }

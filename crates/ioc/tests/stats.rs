@@ -39,14 +39,16 @@ fn ioc(name: &str) -> (RunningIoc, Context) {
 }
 
 fn value(context: &Context, name: &str) -> Value {
-    context.channel(name).unwrap().get(PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}")).value
+    context.channel(name).unwrap().get_timeout(PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}")).value
 }
 
 /// Reads a number until it meets a condition.
 fn number_until(context: &Context, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
     let (channel, start) = (context.channel(name).unwrap(), Instant::now());
     loop {
-        let Value::Scalar(scalar) = channel.get(PATIENCE).unwrap().value else { panic!("{name} is not a number") };
+        let Value::Scalar(scalar) = channel.get_timeout(PATIENCE).unwrap().value else {
+            panic!("{name} is not a number")
+        };
         let number = scalar.to_f64().unwrap();
         if is_wanted(number) {
             return number;
@@ -79,7 +81,7 @@ fn the_heart_beats_once_a_second() {
 
     let beats = context.channel("s:ioc:HEARTBEAT").unwrap().monitor(MonitorOptions::default());
     let next = || loop {
-        if let MonitorEvent::Update(reading) = beats.next(PATIENCE).unwrap() {
+        if let MonitorEvent::Update(reading) = beats.next_timeout(PATIENCE).unwrap() {
             return reading.value.first().unwrap().to_f64().unwrap();
         }
     };
@@ -97,7 +99,7 @@ fn where_it_stands_is_told_in_texts_that_nobody_writes() {
     assert_eq!(value(&context, "s:ioc:APP_DIR"), Value::from(b"/opt/iocs/vacuum\0".to_vec()));
     assert_eq!(value(&context, "s:ioc:ST_SCRIPT1"), Value::from("st.cmd"));
     assert_eq!(value(&context, "s:ioc:EPICS_VERS"), Value::from(concat!("Fodo ", env!("CARGO_PKG_VERSION"))));
-    let refused = context.channel("s:ioc:LOCATION").unwrap().put(Value::from("hall 4"), PATIENCE);
+    let refused = context.channel("s:ioc:LOCATION").unwrap().put_timeout(Value::from("hall 4"), PATIENCE);
     assert!(refused.is_err());
 }
 

@@ -1,7 +1,145 @@
-//! Channel Access client and server: the public library of Fodo.
+//! EPICS Channel Access, client and server: read, write, monitor and serve process variables (PVs).
 //!
-//! To read, write and monitor PVs, create a [`Context`] and open a [`Channel`] by name. To serve PVs, implement a
-//! [`Source`] and pass it to [`Server::start`].
+//! | task | start with |
+//! | --- | --- |
+//! | read, write or monitor a PV | [`Context`] and [`Channel`] |
+//! | read or write many PVs at once | [`many`] |
+//! | serve PVs | [`Server`] with a [`Source`] |
+//! | find out why a PV is not connected | [`client::diagnosis`], [`Context::next_notice`] |
+//! | monitor a site's searches and beacons | [`overhear`] |
+//!
+//! This page introduces each of them. Its examples use a server on the same host with the PVs `demo:temperature` and
+//! `demo:gap`. Values ([`Value`], [`Array`], [`Text`]) and their attributes ([`Alarm`], [`Meta`], [`TimeStamp`]) are those of
+//! `fodo-data`.
+//!
+//! # Read
+//!
+//! A [`Context`] is a client with its configuration. [`ClientConfig::from_env`] reads the variables that every EPICS
+//! client reads, such as `EPICS_CA_ADDR_LIST`; a program can also set the fields itself. A [`Channel`] is the connection
+//! to one PV. It connects in the background and reconnects after a failure, so a program creates it once and keeps it.
+//!
+//! ```
+//! # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! # let config = fodo_net::ClientConfig::at(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+//! use fodo_net::{Context, Detail, Request};
+//!
+//! let context = Context::new(config); // or Context::from_env()?
+//! let temperature = context.channel("demo:temperature")?;
+//!
+//! let reading = temperature.get()?;
+//! println!("{:?}, severity {}, at {:?}", reading.value, reading.alarm.severity, reading.time);
+//!
+//! // Units, limits and labels as well.
+//! let reading = temperature.get_with(Request { detail: Detail::Full, ..Request::default() })?;
+//! println!("{:?}", reading.meta);
+//! # Ok::<(), fodo_net::Error>(())
+//! ```
+//!
+//! # Write
+//!
+//! [`Channel::put`] waits until the server has completed the processing that the put started, for instance until a motor
+//! has stopped. [`Channel::put_unconfirmed`] does not wait for the server.
+//!
+//! ```
+//! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! use std::time::Duration;
+//!
+//! let gap = context.channel("demo:gap")?;
+//! gap.put(12.5)?;
+//! gap.put_timeout(20.0, Duration::from_secs(60))?;
+//! gap.put_unconfirmed(12.5)?;
+//! # Ok::<(), fodo_net::Error>(())
+//! ```
+//!
+//! # Monitor
+//!
+//! A [`Monitor`] receives the current value and every change, and reports when the connection is lost and restored.
+//!
+//! ```
+//! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! use fodo_net::{MonitorEvent, MonitorOptions};
+//!
+//! let monitor = context.channel("demo:gap")?.monitor(MonitorOptions::default());
+//! for event in &monitor {
+//!     match event {
+//!         MonitorEvent::Update(reading) => {
+//!             println!("{:?}", reading.value);
+//! #           context.close();
+//!         }
+//!         MonitorEvent::Disconnected => println!("disconnected: the last value may be stale"),
+//!         _ => {}
+//!     }
+//! }
+//! # Ok::<(), fodo_net::Error>(())
+//! ```
+//!
+//! Updates that the program does not take in time wait in a queue of limited length. [`WhenFull`] determines what
+//! happens when it is full, and [`MonitorEvent::Merged`] reports it. [`MonitorOptions::newest`] keeps only the newest
+//! value, as a display needs it. [`Channel::monitor_with`] passes the events to a callback instead.
+//!
+//! # Await
+//!
+//! Nothing requires an async runtime, and everything works in each of them. An [`Operation`] is a future, a [`Monitor`]
+//! is a [`Stream`](futures_core::Stream).
+//!
+//! ```
+//! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! use fodo_net::{MonitorOptions, Request};
+//! use futures_util::StreamExt;
+//!
+//! # pollster::block_on(async {
+//! let gap = context.channel("demo:gap")?;
+//! gap.start_put(12.5).await?;
+//! println!("{:?}", gap.start_get(Request::default()).await?.value);
+//!
+//! let mut monitor = gap.monitor(MonitorOptions::default());
+//! while let Some(event) = monitor.next().await {
+//!     println!("{event:?}");
+//! #   context.close();
+//! }
+//! # Ok::<(), fodo_net::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Errors and timeouts
+//!
+//! Each operation ends exactly once: with its result, or with an [`Error`] that has a [`kind`](Error::kind) and the
+//! [name of the PV](Error::pv). A blocking call without a timeout of its own and an awaited operation end after
+//! [`ClientConfig::operation_timeout`], 5 s by default. Each blocking call also has a variant with a timeout, such as
+//! [`Channel::get_timeout`].
+//!
+//! ```
+//! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! use std::time::Duration;
+//!
+//! use fodo_net::ErrorKind;
+//!
+//! let absent = context.channel("demo:absent")?;
+//! match absent.get_timeout(Duration::from_millis(100)) {
+//!     Ok(reading) => println!("{:?}", reading.value),
+//!     Err(error) => match error.kind() {
+//!         // Try again: the server may be starting.
+//!         ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } | ErrorKind::Disconnected { .. } => {}
+//!         ErrorKind::Refused { refusal, .. } => println!("{} refused {refusal}", error.pv()),
+//!         _ => eprintln!("{error}"),
+//!     },
+//! }
+//! # Ok::<(), fodo_net::Error>(())
+//! ```
+//!
+//! # Threads and round trips
+//!
+//! - [`Context::new`] and [`Context::channel`] do not block. The first channel of the process starts the thread
+//!   `fodo-client`, which serves the sockets of all contexts.
+//! - A blocking call reads its connection itself, on the calling thread, so that no other thread must be woken. When
+//!   connected, a get or put costs one round trip, and so do all operations of [`many`] together. Connecting costs the
+//!   search, the TCP connection unless one to that server exists, and one round trip for each channel; channels connect
+//!   in parallel.
+//! - A callback of [`Channel::monitor_with`] runs on the thread `fodo-callbacks` of its context, or as its [`Executor`]
+//!   determines. It may call everything in this crate.
+//! - A server runs at most four threads. It calls a [`Source`] on these, which must not block.
+//! - All types are `Send` and `Sync`. Clones of a [`Context`], [`Channel`] are cheap and share the same
+//!   object.
 //!
 //! The protocol itself is in `fodo-ca`, which does no input or output; this crate adds sockets, clocks, threads and the
 //! environment variables.
@@ -25,8 +163,8 @@ mod sync;
 mod timers;
 
 pub use client::{
-    Channel, ChannelState, Context, Counts, Detail, Error, Executor, Facts, Given, Job, Monitor, MonitorEvent,
-    MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, WrongReply, many,
+    Channel, ChannelState, Context, Counts, Detail, Error, ErrorKind, Executor, Facts, Job, Monitor, MonitorEvent,
+    MonitorIter, MonitorOptions, Notice, Operation, Output, Priority, Refusal, Request, WhenFull, WrongReply, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
 pub use fodo_ca::Rights;

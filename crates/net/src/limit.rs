@@ -42,7 +42,7 @@ pub const OTHER_CLAIM: Duration = Duration::from_millis(100);
 /// between two locks, so a few are more than ever occur.
 pub const ISSUE_ATTEMPTS: usize = 8;
 
-/// The default timeout of an awaited operation; the same as the default of the command-line clients.
+/// The default timeout of an operation; the same as the default of the command-line clients.
 pub const OPERATION: Duration = Duration::from_secs(5);
 
 /// Number of awaited operations from which ended ones are removed.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fodo_net::overhear::{Bystander, SearchMonitor};
 use fodo_net::{
-    ClientConfig, Completion, Context, Error, Host, Kind, Meta, Notice, Peer, Posts, PutRefusal, Pv, PvFacts, Reading,
-    Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
+    ClientConfig, Completion, Context, ErrorKind, Host, Kind, Meta, Notice, Peer, Posts, PutRefusal, Pv, PvFacts,
+    Reading, Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -127,11 +127,11 @@ fn a_name_is_found_by_way_of_a_name_server_alone() {
     let config = ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::at(Vec::new()) };
     let context = Context::new(config);
 
-    let x = context.channel("x:1").unwrap().get(PATIENCE).unwrap();
-    let absent = context.channel("absent").unwrap().get(Duration::from_millis(300)).unwrap_err();
+    let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
+    let absent = context.channel("absent").unwrap().get_timeout(Duration::from_millis(300)).unwrap_err();
 
     assert_eq!(x.value, Value::from(1.5));
-    assert!(matches!(absent, Error::NotFound { .. }), "{absent:?}");
+    assert!(matches!(absent.kind(), ErrorKind::NotFound { .. }), "{absent:?}");
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
     let x = context.channel("x:1").unwrap();
     assert_eq!(context.next_notice(PATIENCE), Some(Notice::NameServerLost { server: local(port) }));
     // By then its next search is three seconds away, and the next attempt of the name server one second.
-    assert!(x.get(Duration::from_millis(5200)).is_err());
+    assert!(x.get_timeout(Duration::from_millis(5200)).is_err());
 
     let server = serve('x', 0, ServerConfig { port, ..quiet() });
     let start = Instant::now();
 
     assert_eq!(server.tcp_port(), port);
-    assert_eq!(x.get(PATIENCE).unwrap().value, Value::from(1.5));
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
     assert!(start.elapsed() < Duration::from_millis(2500), "{:?}", start.elapsed());
     assert_eq!(context.next_notice(Duration::ZERO), None);
 }
@@ -159,7 +159,7 @@ fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
     let context = Context::new(ClientConfig::at(servers.iter().map(|server| local(server.udp_port())).collect()));
     let x = context.channel("x:1").unwrap();
 
-    let facts = x.connect(PATIENCE).unwrap();
+    let facts = x.connect_timeout(PATIENCE).unwrap();
     let notice = context.next_notice(PATIENCE);
 
     let servers = servers.iter().map(|server| local(server.tcp_port())).collect::<Vec<_>>();
@@ -179,7 +179,7 @@ fn one_server_that_answers_twice_is_no_second_server() {
     let context = Context::new(by_name_too);
 
     for index in 0..20 {
-        context.channel(&format!("x:{index}")).unwrap().get(PATIENCE).unwrap();
+        context.channel(&format!("x:{index}")).unwrap().get_timeout(PATIENCE).unwrap();
     }
 
     assert_eq!(context.next_notice(Duration::from_millis(200)), None);
@@ -192,7 +192,7 @@ fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
     let config = ClientConfig { search_hosts: vec![unknown], ..ClientConfig::at(vec![local(server.udp_port())]) };
     let context = Context::new(config);
 
-    let x = context.channel("x:1").unwrap().get(PATIENCE).unwrap();
+    let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
 
     assert_eq!(x.value, Value::from(1.5));
     let told = context.next_notice(Duration::from_secs(60));
@@ -205,7 +205,7 @@ fn row_59_a_host_is_found_by_its_name() {
     let host = Host { name: "localhost".into(), port: server.udp_port() };
     let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::at(Vec::new()) });
 
-    assert_eq!(context.channel("x:1").unwrap().get(PATIENCE).unwrap().value, Value::from(1.5));
+    assert_eq!(context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
 }
 
 #[test]
@@ -216,12 +216,12 @@ fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() 
     let start = Instant::now();
     let x = context.channel("x:1").unwrap();
 
-    let refused = x.get(PATIENCE).unwrap_err();
-    while x.get(PATIENCE).is_err() {
+    let refused = x.get_timeout(PATIENCE).unwrap_err();
+    while x.get_timeout(PATIENCE).is_err() {
         assert!(start.elapsed() < PATIENCE, "it does not reconnect");
     }
 
-    assert!(matches!(refused, Error::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
+    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
     assert!(start.elapsed() >= Duration::from_millis(32 + 64), "{:?} for three refusals", start.elapsed());
 }
 
@@ -253,7 +253,7 @@ fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
     let context = Context::new(ClientConfig::at(vec![local(port)]));
 
     for name in ["x:1", "y:1", "z:1"] {
-        assert_eq!(context.channel(name).unwrap().get(PATIENCE).unwrap().value, Value::from(1.5), "{name}");
+        assert_eq!(context.channel(name).unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5), "{name}");
     }
 }
 
@@ -288,12 +288,12 @@ fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_mo
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
     // By then its next search is almost three seconds away, and this process is the repeater.
-    assert!(x.get(Duration::from_millis(5200)).is_err());
+    assert!(x.get_timeout(Duration::from_millis(5200)).is_err());
 
     let beacon_addresses = vec![local(repeater_port)];
     let _server = serve('x', 0, ServerConfig { port, beacon_addresses, ..quiet() });
     let start = Instant::now();
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
 
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_net::{
-    ChannelState, ClientConfig, Completion, Context, Error, Kind, MonitorEvent, MonitorOptions, Reading, Refusal,
-    Scalar, Value,
+    ChannelState, ClientConfig, Completion, Context, Error, ErrorKind, Kind, MonitorEvent, MonitorOptions, Reading,
+    Refusal, Scalar, Value,
 };
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -36,13 +36,13 @@ fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
     let x = context.channel("x").unwrap();
     let a = context.channel("a").unwrap();
 
-    assert_eq!(x.get(PATIENCE).unwrap().value, Value::from(1.5));
-    x.put("2.25", PATIENCE).unwrap();
-    assert_eq!(x.get(PATIENCE).unwrap().value, Value::from(2.25));
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
+    x.put_timeout("2.25", PATIENCE).unwrap();
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(2.25));
 
-    assert_eq!(a.get(PATIENCE).unwrap().value, Value::from(vec![1, 2, 3]));
-    a.put(vec![7], PATIENCE).unwrap();
-    assert_eq!(a.get(PATIENCE).unwrap().value, Value::from(vec![7]));
+    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(vec![1, 2, 3]));
+    a.put_timeout(vec![7], PATIENCE).unwrap();
+    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(vec![7]));
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn forty_megabytes_arrive_as_they_were_sent() {
     let a = context.channel("a").unwrap();
     let elements: Vec<i32> = (0..10_000_000).map(|n: i32| n.wrapping_mul(2_654_435)).collect();
 
-    a.put(elements.clone(), PATIENCE).unwrap();
-    let reading = a.get(PATIENCE).unwrap();
+    a.put_timeout(elements.clone(), PATIENCE).unwrap();
+    let reading = a.get_timeout(PATIENCE).unwrap();
 
     assert!(reading.value == Value::from(elements));
 }
@@ -63,13 +63,13 @@ fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
     let server = start(table.clone(), 0);
     let n = context(server.udp_port()).channel("n").unwrap();
     let monitor = n.monitor(MonitorOptions::default());
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
-    let Some(MonitorEvent::Update(first)) = monitor.next(PATIENCE) else { panic!("no first update") };
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
+    let Some(MonitorEvent::Update(first)) = monitor.next_timeout(PATIENCE) else { panic!("no first update") };
 
     let mut seen = vec![number(&first)];
     for value in 1..=100 {
         table.0["n"].set(Value::from(value));
-        let Some(MonitorEvent::Update(update)) = monitor.next(PATIENCE) else { panic!("no update {value}") };
+        let Some(MonitorEvent::Update(update)) = monitor.next_timeout(PATIENCE) else { panic!("no update {value}") };
         seen.push(number(&update));
     }
 
@@ -89,7 +89,7 @@ fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
             scope.spawn(move || {
                 let channel = context.channel(name).unwrap();
                 for _ in 0..500 {
-                    assert_eq!(number(&channel.get(PATIENCE).unwrap()), value);
+                    assert_eq!(number(&channel.get_timeout(PATIENCE).unwrap()), value);
                     n_done.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -120,7 +120,7 @@ fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
 
     for value in 1..=50 {
         table.0["n"].set(Value::from(value));
-        x.get(PATIENCE).unwrap();
+        x.get_timeout(PATIENCE).unwrap();
     }
     while first.recv_timeout(PATIENCE).unwrap() < 50.0 {}
 
@@ -155,11 +155,11 @@ fn errors_tell_nobody_claimed_from_refused() {
     let absent = context.channel("absent").unwrap();
     let fixed = context.channel("fixed").unwrap();
 
-    let not_found = absent.get(Duration::from_millis(200)).unwrap_err();
-    let refused = fixed.put(2.0, PATIENCE).unwrap_err();
+    let not_found = absent.get_timeout(Duration::from_millis(200)).unwrap_err();
+    let refused = fixed.put_timeout(2.0, PATIENCE).unwrap_err();
 
-    assert!(matches!(not_found, Error::NotFound { .. }), "{not_found:?}");
-    assert!(matches!(refused, Error::Refused { refusal: Refusal::Status { .. }, .. }), "{refused:?}");
+    assert!(matches!(not_found.kind(), ErrorKind::NotFound { .. }), "{not_found:?}");
+    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Status { .. }, .. }), "{refused:?}");
     assert!(not_found.to_string().contains("absent"));
 }
 
@@ -170,14 +170,14 @@ fn a_put_is_complete_when_the_source_says_so_and_not_before() {
     let table = Arc::new(Table::default().with("slow", slow));
     let server = start(table.clone(), 0);
     let slow = context(server.udp_port()).channel("slow").unwrap();
-    slow.connect(PATIENCE).unwrap();
+    slow.connect_timeout(PATIENCE).unwrap();
 
     let put = slow.start_put(5.0);
-    let early = slow.start_put(6.0).wait(Duration::from_millis(100));
+    let early = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
     table.0["slow"].held.lock().unwrap().drain(..).for_each(Completion::done);
-    let in_time = put.wait(PATIENCE);
+    let in_time = put.wait_timeout(PATIENCE);
 
-    assert!(matches!(early, Err(Error::NoAnswer { .. })), "{early:?}");
+    assert!(matches!(early.unwrap_err().kind(), ErrorKind::NoReply { .. }));
     assert_eq!(in_time, Ok(()));
 }
 
@@ -188,17 +188,17 @@ fn a_put_whose_completion_is_dropped_is_refused() {
     let table = Arc::new(Table::default().with("slow", slow));
     let server = start(table.clone(), 0);
     let slow = context(server.udp_port()).channel("slow").unwrap();
-    slow.connect(PATIENCE).unwrap();
+    slow.connect_timeout(PATIENCE).unwrap();
 
     let put = slow.start_put(5.0);
     // The second one waits until the first one has reached the source.
-    let _ = slow.start_put(6.0).wait(Duration::from_millis(100));
+    let _ = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
     let held = std::mem::take(&mut *table.0["slow"].held.lock().unwrap());
     let panicked = std::thread::spawn(move || -> () { panic!("a source fails with {} puts", held.len()) }).join();
 
     assert!(panicked.is_err());
-    let refused = put.wait(PATIENCE);
-    assert!(matches!(refused, Err(Error::Refused { refusal: Refusal::Status { .. }, .. })), "{refused:?}");
+    let refused = put.wait_timeout(PATIENCE).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Status { .. }, .. }), "{refused:?}");
 }
 
 #[test]
@@ -208,16 +208,16 @@ fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
     let port = server.udp_port();
     let x = context(port).channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
 
     drop(server);
-    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Disconnected));
+    assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Disconnected));
     let _server = start(table, port);
 
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
-    assert_eq!(x.get(PATIENCE).unwrap().value, Value::Scalar(Scalar::F64(1.0)));
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::Scalar(Scalar::F64(1.0)));
     assert_eq!(x.facts().unwrap().kind, Kind::F64);
 }
 
@@ -230,7 +230,7 @@ fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
     let liar = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     liar.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let x = context(liar.local_addr().unwrap().port()).channel("x").unwrap();
-    let asking = std::thread::spawn(move || x.get(Duration::from_millis(700)));
+    let asking = std::thread::spawn(move || x.get_timeout(Duration::from_millis(700)));
     let (mut n_searches, mut buffer) = (0, [0; 2048]);
 
     while !asking.is_finished() {
@@ -240,7 +240,7 @@ fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
     }
 
     let error = asking.join().unwrap().unwrap_err();
-    assert!(matches!(error, Error::Refused { refusal: Refusal::Connection, .. }), "{error:?}");
+    assert!(matches!(error.kind(), ErrorKind::Refused { refusal: Refusal::Connection, .. }), "{error:?}");
     assert!(n_searches <= 8, "{n_searches} searches");
 }
 
@@ -249,18 +249,18 @@ fn a_server_that_had_enough_answers_waiting_reads_on_when_they_are_out() {
     let (_server, context) =
         serve(Table::default().with("a", Cell::new(vec![7i32; 1_000_000])).with("x", Cell::new(1.5)));
     let (a, x) = (context.channel("a").unwrap(), context.channel("x").unwrap());
-    a.connect(PATIENCE).unwrap();
-    x.connect(PATIENCE).unwrap();
+    a.connect_timeout(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
 
     let large: Vec<_> = (0..20).map(|_| a.start_get(Default::default())).collect();
     std::thread::sleep(Duration::from_millis(5));
     let small: Vec<_> = (0..5000).map(|_| x.start_get(Default::default())).collect();
 
     for operation in large {
-        assert_eq!(operation.wait(PATIENCE).unwrap().value.len(), 1_000_000);
+        assert_eq!(operation.wait_timeout(PATIENCE).unwrap().value.len(), 1_000_000);
     }
     for operation in small {
-        assert_eq!(number(&operation.wait(PATIENCE).unwrap()), 1.5);
+        assert_eq!(number(&operation.wait_timeout(PATIENCE).unwrap()), 1.5);
     }
 }
 
@@ -270,8 +270,8 @@ fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
     let server = start(table.clone(), 0);
     let context = context(server.udp_port());
 
-    context.channel("a").unwrap().put_unconfirmed(vec![8.0; 500_000], PATIENCE).unwrap();
-    context.channel("x").unwrap().put_unconfirmed(3.5, PATIENCE).unwrap();
+    context.channel("a").unwrap().put_unconfirmed_timeout(vec![8.0; 500_000], PATIENCE).unwrap();
+    context.channel("x").unwrap().put_unconfirmed_timeout(3.5, PATIENCE).unwrap();
 
     let deadline = std::time::Instant::now() + PATIENCE;
     while *table.0["x"].value.lock().unwrap() != Value::from(3.5) || table.0["a"].value.lock().unwrap().len() != 500_000
@@ -287,10 +287,10 @@ fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_i
     let server = start(table.clone(), 0);
     let context = context(server.udp_port());
     let channel = context.channel("x").unwrap();
-    channel.connect(PATIENCE).unwrap();
+    channel.connect_timeout(PATIENCE).unwrap();
 
     for number in 0..3000 {
-        channel.put_unconfirmed(number, PATIENCE).unwrap();
+        channel.put_unconfirmed_timeout(number, PATIENCE).unwrap();
     }
 
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -306,7 +306,7 @@ fn an_operation_keeps_its_channel() {
 
     let operation = context.channel("x").unwrap().start_get(Default::default());
 
-    assert_eq!(number(&operation.wait(PATIENCE).unwrap()), 4.0);
+    assert_eq!(number(&operation.wait_timeout(PATIENCE).unwrap()), 4.0);
 }
 
 #[test]
@@ -347,14 +347,14 @@ fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
     let (_, from) = answering.recv_from(&mut buffer).unwrap();
     answering.send_to(&claim(wire_port, &buffer[24..28]), from).unwrap();
     let monitor = x.monitor(MonitorOptions::default());
-    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+    while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 
     is_held.store(1, Ordering::Relaxed);
-    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Unresponsive));
+    assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Unresponsive));
     is_held.store(0, Ordering::Relaxed);
 
-    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Responsive));
-    assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.0);
+    assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Responsive));
+    assert_eq!(number(&x.get_timeout(PATIENCE).unwrap()), 1.0);
 }
 
 #[test]
@@ -407,14 +407,14 @@ fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
     let server = start(table.clone(), 0);
     let n = context(server.udp_port()).channel("n").unwrap();
     let monitor = n.monitor(MonitorOptions { queue_max: 100_000, ..MonitorOptions::default() });
-    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+    while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 
     for value in 1..=50_000 {
         table.0["n"].set(Value::from(value));
     }
     let mut last = 0.0;
     while last < 50_000.0 {
-        let Some(MonitorEvent::Update(update)) = monitor.next(PATIENCE) else { panic!("nothing after {last}") };
+        let Some(MonitorEvent::Update(update)) = monitor.next_timeout(PATIENCE) else { panic!("nothing after {last}") };
         assert!(number(&update) > last);
         last = number(&update);
     }
@@ -432,25 +432,25 @@ fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
     slow.holds_completions = true;
     let (server, context) = serve(Table::default().with("slow", slow).with("x", Cell::new(1.0)));
     let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
-    slow.connect(PATIENCE).unwrap();
+    slow.connect_timeout(PATIENCE).unwrap();
     let (issued, waiting) = (slow.start_put(5.0), absent.start_get(Default::default()));
     let blocked = {
         let slow = slow.clone();
-        std::thread::spawn(move || slow.put(6.0, PATIENCE))
+        std::thread::spawn(move || slow.put_timeout(6.0, PATIENCE))
     };
 
-    while slow.get(PATIENCE).unwrap().value != Value::from(6.0) {}
+    while slow.get_timeout(PATIENCE).unwrap().value != Value::from(6.0) {}
     context.close();
     context.close();
 
-    let closed = |pv: &str| Err(Error::Closed { pv: pv.to_owned() });
-    assert_eq!(issued.wait(PATIENCE), closed("slow"));
+    let closed = |pv: &str| Err(Error::new(pv, ErrorKind::ContextClosed));
+    assert_eq!(issued.wait_timeout(PATIENCE), closed("slow"));
     assert_eq!(blocked.join().unwrap(), closed("slow"));
-    assert!(matches!(waiting.wait(PATIENCE), Err(Error::Closed { .. })));
-    assert_eq!(slow.put_unconfirmed(1.0, PATIENCE), closed("slow"));
-    assert!(matches!(slow.get(PATIENCE), Err(Error::Closed { .. })));
+    assert!(matches!(waiting.wait_timeout(PATIENCE).unwrap_err().kind(), ErrorKind::ContextClosed));
+    assert_eq!(slow.put_unconfirmed_timeout(1.0, PATIENCE), closed("slow"));
+    assert!(matches!(slow.get_timeout(PATIENCE).unwrap_err().kind(), ErrorKind::ContextClosed));
     assert_eq!((slow.state(), absent.state()), (ChannelState::Closed, ChannelState::Closed));
-    assert!(matches!(context.channel("x"), Err(Error::Closed { .. })));
+    assert!(matches!(context.channel("x").unwrap_err().kind(), ErrorKind::ContextClosed));
     drop(server);
 }
 
@@ -464,18 +464,18 @@ fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
     let called = n.monitor_with(MonitorOptions::default(), move |event| sender.send(event).unwrap()).unwrap();
     let (monitor, living) = (n.monitor(MonitorOptions::default()), same.monitor(MonitorOptions::default()));
     for monitor in [&monitor, &living] {
-        while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+        while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
     }
     while !matches!(events.recv_timeout(PATIENCE).unwrap(), MonitorEvent::Update(_)) {}
 
     context.close();
     table.0["n"].set(Value::from(1));
 
-    assert!(matches!(living.next(PATIENCE), Some(MonitorEvent::Update(reading)) if number(&reading) == 1.0));
-    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Closed));
-    assert_eq!(monitor.next(Duration::ZERO), None);
+    assert!(matches!(living.next_timeout(PATIENCE), Some(MonitorEvent::Update(reading)) if number(&reading) == 1.0));
+    assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Closed));
+    assert_eq!(monitor.next_timeout(Duration::ZERO), None);
     assert_eq!(events.recv_timeout(PATIENCE), Ok(MonitorEvent::Closed));
-    assert_eq!(n.monitor(MonitorOptions::default()).next(PATIENCE), Some(MonitorEvent::Closed));
+    assert_eq!(n.monitor(MonitorOptions::default()).next_timeout(PATIENCE), Some(MonitorEvent::Closed));
     drop((called, n, monitor, context));
     assert!(events.recv_timeout(PATIENCE).is_err(), "the callback outlives its monitor");
 }
@@ -488,12 +488,12 @@ fn many_subscriptions_of_one_pv_end_in_time_that_does_not_grow_with_their_square
     let channels: Vec<_> = (0..N).map(|_| context.channel("x").unwrap()).collect();
     let monitors: Vec<_> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
     for monitor in &monitors {
-        assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
-        assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
+        assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
+        assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
     }
 
     drop(monitors);
-    let reading = x.get(PATIENCE);
+    let reading = x.get_timeout(PATIENCE);
 
     assert_eq!(number(&reading.unwrap()), 1.5);
 }

@@ -15,9 +15,10 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, Request};
 use fodo_net::{
-    Channel, ChannelState, ClientConfig, Context, Detail, Error, Monitor, MonitorEvent, MonitorOptions, Notice,
-    Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
+    Channel, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions,
+    Notice, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
 };
+use futures_util::StreamExt;
 
 use scripted::{Scripted, created, error, message, update, value};
 use served::{Cell, Table};
@@ -35,7 +36,7 @@ fn channel_at(servers: &[SocketAddr]) -> (Context, Channel) {
 }
 
 fn next(monitor: &Monitor) -> MonitorEvent {
-    monitor.next(PATIENCE).expect("an event comes in time")
+    monitor.next_timeout(PATIENCE).expect("an event comes in time")
 }
 
 /// Confirms every channel as a scalar double.
@@ -64,16 +65,16 @@ fn a_refused_put_without_completion_is_a_notice_and_does_not_explain_later_timeo
         request => scalar(request),
     });
     let (context, x) = channel_at(&[server.address()]);
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
 
-    x.put_unconfirmed(1.0, PATIENCE).unwrap();
+    x.put_unconfirmed_timeout(1.0, PATIENCE).unwrap();
     let notice = context.next_notice(PATIENCE).unwrap();
-    let later = x.get(SHORT).unwrap_err();
+    let later = x.get_timeout(SHORT).unwrap_err();
 
     let refusal = Refusal::Status { status: Eca::PUTFAIL, text: "the valve is locked".into() };
     assert_eq!(notice, Notice::PutRefused { pv: "x".into(), server: server.tcp(), refusal });
     assert!(notice.to_string().contains("the valve is locked"), "{notice}");
-    assert_eq!(later, Error::NoAnswer { pv: "x".into(), server: server.tcp(), after: SHORT });
+    assert_eq!(later, Error::new("x", ErrorKind::NoReply { server: server.tcp(), after: SHORT }));
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn the_words_of_a_server_that_rejects_a_request_reach_the_user() {
     });
     let (_context, x) = channel_at(&[server.address()]);
 
-    let refused = x.get(PATIENCE).unwrap_err();
+    let refused = x.get_timeout(PATIENCE).unwrap_err();
     let monitor = x.monitor(MonitorOptions::default());
     while !matches!(next(&monitor), MonitorEvent::Connected(_)) {}
     let event = next(&monitor);
@@ -92,7 +93,7 @@ fn the_words_of_a_server_that_rejects_a_request_reach_the_user() {
     let refusal = Refusal::Status { status: Eca::GETFAIL, text: "no\x1b[2J beam".into() };
     assert_eq!(event, MonitorEvent::Refused(refusal.clone()));
     assert!(refused.to_string().contains("no\\u{1b}[2J beam"), "it cannot command a terminal: {refused}");
-    assert_eq!(refused, Error::Refused { pv: "x".into(), server: server.tcp(), refusal });
+    assert_eq!(refused, Error::new("x", ErrorKind::Refused { server: server.tcp(), refusal }));
 }
 
 #[test]
@@ -107,14 +108,14 @@ fn a_get_that_is_answered_with_another_type_or_number_of_elements_fails_and_says
             _ => scalar(request),
         });
         let (_context, x) = channel_at(&[server.address()]);
-        x.connect(PATIENCE).unwrap();
-        let wrong = Error::WrongReply { pv: "x".into(), server: server.tcp(), reply };
+        x.connect_timeout(PATIENCE).unwrap();
+        let wrong = Error::new("x", ErrorKind::WrongReply { server: server.tcp(), reply });
 
-        assert_eq!(x.get(PATIENCE), Err(wrong.clone()));
+        assert_eq!(x.get_timeout(PATIENCE), Err(wrong.clone()));
         let mut reading = Reading::bare(Value::from(0.0));
-        assert_eq!(x.get_into(&mut reading, Default::default(), PATIENCE), Err(wrong.clone()));
+        assert_eq!(x.get_into_timeout(&mut reading, Default::default(), PATIENCE), Err(wrong.clone()));
         assert_eq!(
-            many::get(&[x.clone(), x.clone()], Default::default(), PATIENCE),
+            many::get_timeout(&[x.clone(), x.clone()], Default::default(), PATIENCE),
             [(); 2].map(|()| Err(wrong.clone()))
         );
         assert_eq!(pollster::block_on(x.start_get(Default::default())), Err(wrong.clone()));
@@ -133,9 +134,12 @@ fn units_that_come_with_another_type_fail_the_get_that_wants_them() {
     let (_context, x) = channel_at(&[server.address()]);
     let request = fodo_net::Request { detail: Detail::Full, ..Default::default() };
 
-    let error = x.get_with(request, PATIENCE).unwrap_err();
+    let error = x.get_with_timeout(request, PATIENCE).unwrap_err();
 
-    assert!(matches!(error, Error::WrongReply { reply: WrongReply::Type { received: STRING, .. }, .. }), "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::WrongReply { reply: WrongReply::Type { received: STRING, .. }, .. }),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -170,14 +174,14 @@ fn an_array_may_be_shorter_than_requested_or_empty_but_not_longer() {
     });
     let (_context, x) = channel_at(&[server.address()]);
     let get = |count| {
-        let reading = x.get_with(fodo_net::Request { count, ..Default::default() }, PATIENCE);
+        let reading = x.get_with_timeout(fodo_net::Request { count, ..Default::default() }, PATIENCE);
         reading.map(|reading| reading.value)
     };
 
     assert_eq!(get(0), Ok(Value::from(Vec::<f64>::new())));
     assert_eq!(get(4), Ok(Value::from(vec![0.0; 3])));
     let reply = WrongReply::Count { requested: 2, received: 3 };
-    assert_eq!(get(2), Err(Error::WrongReply { pv: "x".into(), server: server.tcp(), reply }));
+    assert_eq!(get(2), Err(Error::new("x", ErrorKind::WrongReply { server: server.tcp(), reply })));
 }
 
 #[test]
@@ -187,15 +191,14 @@ fn errors_tell_a_silent_server_from_one_that_closes_the_connection_and_from_none
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error_at = |address: SocketAddr| {
         let (_context, x) = channel_at(&[address]);
-        let error = x.get(SHORT).unwrap_err();
+        let error = x.get_timeout(SHORT).unwrap_err();
         assert_eq!(x.why_inactive(SHORT).as_ref(), Some(&error));
         error
     };
 
-    let pv = || "x".to_owned();
-    assert_eq!(error_at(silent.address()), Error::NoAnswer { pv: pv(), server: silent.tcp(), after: SHORT });
-    assert_eq!(error_at(closing.address()), Error::Dropped { pv: pv(), server: closing.tcp() });
-    assert_eq!(error_at(absent), Error::NotFound { pv: pv(), after: SHORT });
+    assert_eq!(error_at(silent.address()).kind(), &ErrorKind::NoReply { server: silent.tcp(), after: SHORT });
+    assert_eq!(error_at(closing.address()).kind(), &ErrorKind::ConnectionClosed { server: closing.tcp() });
+    assert_eq!(error_at(absent).kind(), &ErrorKind::NotFound { after: SHORT });
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn a_server_that_is_silent_from_the_start_is_left_for_another_that_claims_the_na
     }
 
     let server = serve_at(Ipv4Addr::LOCALHOST, port);
-    let reading = x.get(PATIENCE).unwrap();
+    let reading = x.get_timeout(PATIENCE).unwrap();
 
     assert_eq!(reading.value, Value::from(2.5));
     assert_eq!(x.facts().unwrap().server.port(), server.tcp_port());
@@ -229,9 +232,9 @@ fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another
         assert!(start.elapsed() < PATIENCE, "it stays with the first connection");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let error = x.why_inactive(PATIENCE);
+    let error = x.why_inactive(PATIENCE).unwrap();
 
-    assert!(matches!(error, Some(Error::NoAnswer { server: of, .. }) if of == server.tcp()), "{error:?}");
+    assert_eq!(error.kind(), &ErrorKind::NoReply { server: server.tcp(), after: PATIENCE });
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn a_server_that_cannot_be_used_does_not_win_against_a_slower_one_that_can() {
         let (_context, x) = channel_at(&[fast.address(), slow.address()]);
         let start = Instant::now();
 
-        while x.get(PATIENCE).is_err() {
+        while x.get_timeout(PATIENCE).is_err() {
             assert!(start.elapsed() < PATIENCE, "the slower one is never asked");
         }
 
@@ -307,18 +310,20 @@ fn a_monitor_follows_a_server_that_went_without_a_word() {
 }
 
 #[test]
-fn an_awaited_operation_ends_in_time_and_says_how_far_it_got() {
+fn an_operation_without_its_own_timeout_ends_by_that_of_its_context_and_reports_how_far_it_got() {
     let silent = Scripted::start(scalar);
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let result_at = |address| {
         let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![address]) };
         let context = Context::new(config);
         let x = context.channel("x").unwrap();
-        pollster::block_on(x.start_get(Default::default())).unwrap_err()
+        let awaited = pollster::block_on(x.start_get(Default::default())).unwrap_err();
+        assert_eq!(x.get().unwrap_err(), awaited);
+        awaited
     };
 
-    assert_eq!(result_at(absent), Error::NotFound { pv: "x".into(), after: SHORT });
-    assert_eq!(result_at(silent.address()), Error::NoAnswer { pv: "x".into(), server: silent.tcp(), after: SHORT });
+    assert_eq!(result_at(absent), Error::new("x", ErrorKind::NotFound { after: SHORT }));
+    assert_eq!(result_at(silent.address()), Error::new("x", ErrorKind::NoReply { server: silent.tcp(), after: SHORT }));
 }
 
 #[test]
@@ -333,7 +338,7 @@ fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_
     });
     let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![server.address()]) };
     let x = Context::new(config).channel("x").unwrap();
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
 
     let waiting: Vec<_> = (0..300)
         .map(|_| {
@@ -358,6 +363,21 @@ fn a_monitor_without_further_events_says_so_at_once() {
     assert_eq!(pollster::block_on(taken.next_event()), Some(MonitorEvent::Closed));
     assert_eq!(pollster::block_on(taken.next_event()), None);
     let start = Instant::now();
-    assert_eq!(taken.next(PATIENCE), None);
+    assert_eq!(taken.next_timeout(PATIENCE), None);
     assert!(start.elapsed() < PATIENCE / 2);
+}
+
+#[test]
+fn the_events_of_a_monitor_end_when_its_context_is_closed() {
+    let server = serve_at(Ipv4Addr::LOCALHOST, 0);
+    let (context, x) = channel_at(&[SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()))]);
+    let (mut awaited, blocking) = (x.monitor(MonitorOptions::default()), x.monitor(MonitorOptions::default()));
+    assert!(blocking.iter().any(|event| matches!(event, MonitorEvent::Update(_))));
+    let mut events: Vec<MonitorEvent> = pollster::block_on(awaited.by_ref().take(2).collect());
+
+    context.close();
+    events.extend(pollster::block_on(awaited.collect::<Vec<_>>()));
+
+    assert!(matches!(events[..], [MonitorEvent::Connected(_), MonitorEvent::Update(_), MonitorEvent::Closed]));
+    assert_eq!(blocking.iter().collect::<Vec<_>>(), [MonitorEvent::Closed]);
 }

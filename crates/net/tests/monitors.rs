@@ -27,7 +27,7 @@ fn received(monitor: &Monitor, n: u64) {
 
 /// The queued events: values, and merged counts as negative numbers.
 fn waiting(monitor: &Monitor) -> Vec<i64> {
-    let events = std::iter::from_fn(|| monitor.next(Duration::ZERO));
+    let events = std::iter::from_fn(|| monitor.next_timeout(Duration::ZERO));
     events
         .filter_map(|event| match event {
             MonitorEvent::Update(reading) => Some(reading.value.first().unwrap().to_f64().unwrap() as i64),
@@ -41,7 +41,7 @@ fn waiting(monitor: &Monitor) -> Vec<i64> {
 fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up() {
     let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
     let x = context.channel("x").unwrap();
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
     let options = |queue_max, when_full| MonitorOptions { queue_max, when_full, ..MonitorOptions::default() };
     let first = x.monitor(options(4, WhenFull::ReplaceLast));
     let last = x.monitor(options(4, WhenFull::DropOldest));
@@ -49,11 +49,11 @@ fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up()
 
     for number in 1..=9 {
         [&first, &last, &newest].iter().for_each(|monitor| received(monitor, number));
-        x.put(number as f64, PATIENCE).unwrap();
+        x.put_timeout(number as f64, PATIENCE).unwrap();
     }
     [&first, &last, &newest].iter().for_each(|monitor| received(monitor, 10));
 
-    assert!(matches!(newest.next(Duration::ZERO), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(newest.next_timeout(Duration::ZERO), Some(MonitorEvent::Connected(_))));
     assert_eq!(waiting(&first), [0, 1, 2, -6, 9]);
     assert_eq!(waiting(&last), [-6, 6, 7, 8, 9]);
     assert_eq!(waiting(&newest), [-9, 9]);
@@ -71,7 +71,7 @@ fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
 
     for number in 1..=6 {
         received(&monitor, number);
-        a.put(vec![number as i32; 5_000_000], PATIENCE).unwrap();
+        a.put_timeout(vec![number as i32; 5_000_000], PATIENCE).unwrap();
     }
     received(&monitor, 7);
 
@@ -88,7 +88,7 @@ fn the_longest_gap_is_between_updates_of_one_circuit() {
     received(&monitor, 1);
 
     std::thread::sleep(Duration::from_millis(60));
-    x.put(1.0, PATIENCE).unwrap();
+    x.put_timeout(1.0, PATIENCE).unwrap();
     received(&monitor, 2);
 
     let gap = monitor.counts().longest_gap;
@@ -119,7 +119,7 @@ fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId
     let channels: Vec<_> = NAMES.iter().map(|name| context.channel(name).unwrap()).collect();
     for number in 1..=20 {
         let puts = channels.iter().cloned().map(|channel| (channel, Value::from(f64::from(number))));
-        assert!(fodo_net::many::put(puts, PATIENCE).iter().all(Result::is_ok));
+        assert!(fodo_net::many::put_timeout(puts, PATIENCE).iter().all(Result::is_ok));
     }
     let deadline = Instant::now() + PATIENCE;
     while told.lock().unwrap().len() < 210 {
@@ -230,7 +230,7 @@ fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
         if let MonitorEvent::Update(_) = event {
             let sender = sender.clone();
             let y = inner.channel("y").unwrap();
-            y.put_unconfirmed(7.0, PATIENCE).unwrap();
+            y.put_unconfirmed_timeout(7.0, PATIENCE).unwrap();
             let tell = move |event| drop(sender.send(event));
             let monitor = y.monitor_with(MonitorOptions::default(), tell).unwrap();
             std::mem::forget(monitor);
@@ -271,10 +271,12 @@ fn a_monitor_hears_when_its_rights_change() {
     }
     circuit.write_all(&[rights(3), created, rights(3), rights(1)].concat()).unwrap();
 
-    let facts = match monitor.next(PATIENCE) {
+    let facts = match monitor.next_timeout(PATIENCE) {
         Some(MonitorEvent::Connected(facts)) => facts,
         other => panic!("{other:?}"),
     };
     assert!(facts.may_read && facts.may_write);
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Rights(facts)) if facts.may_read && !facts.may_write));
+    assert!(
+        matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Rights(facts)) if facts.may_read && !facts.may_write)
+    );
 }

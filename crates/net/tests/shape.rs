@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_net::{
-    Array, Channel, ClientConfig, Context, Detail, Error, MonitorEvent, MonitorOptions, Request, Value, many,
+    Array, Channel, ClientConfig, Context, Detail, ErrorKind, MonitorEvent, MonitorOptions, Request, Value, many,
 };
 
 use served::{Cell, Table, serve};
@@ -23,15 +23,15 @@ fn a_large_array_comes_into_the_memory_of_the_one_before() {
         Value::Array(Array::F64(elements)) => elements.as_ptr(),
         other => panic!("{other:?}"),
     };
-    let mut reading = a.get(PATIENCE).unwrap();
+    let mut reading = a.get_timeout(PATIENCE).unwrap();
     let first = place(&reading.value);
 
-    a.put(vec![7.5; 100_000], PATIENCE).unwrap();
-    a.get_into(&mut reading, Request::default(), PATIENCE).unwrap();
+    a.put_timeout(vec![7.5; 100_000], PATIENCE).unwrap();
+    a.get_into_timeout(&mut reading, Request::default(), PATIENCE).unwrap();
     let kept = reading.clone();
     let second = place(&reading.value);
-    a.put(vec![8.5; 100_000], PATIENCE).unwrap();
-    a.get_into(&mut reading, Request::default(), PATIENCE).unwrap();
+    a.put_timeout(vec![8.5; 100_000], PATIENCE).unwrap();
+    a.get_into_timeout(&mut reading, Request::default(), PATIENCE).unwrap();
 
     assert_eq!(second, first);
     assert_eq!(kept.value, Value::from(vec![7.5; 100_000]));
@@ -46,7 +46,7 @@ fn one_get_gives_alarm_time_and_units_together() {
 
     // The first one waits for its channel, the second one does not.
     for _ in 0..2 {
-        let reading = x.get_with(full, PATIENCE).unwrap();
+        let reading = x.get_with_timeout(full, PATIENCE).unwrap();
         assert_eq!(reading.value, Value::from(1.5));
         assert_eq!(reading.meta.as_ref().unwrap().units.to_str(), "mm");
     }
@@ -59,11 +59,11 @@ fn every_update_has_the_units_with_it_when_they_are_asked_for() {
     let request = Request { detail: Detail::Full, ..Request::default() };
     let monitor = x.monitor(MonitorOptions { request, ..MonitorOptions::default() });
 
-    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
     for value in [1.5, 2.5] {
-        let Some(MonitorEvent::Update(reading)) = monitor.next(PATIENCE) else { panic!("no update") };
+        let Some(MonitorEvent::Update(reading)) = monitor.next_timeout(PATIENCE) else { panic!("no update") };
         assert_eq!((reading.value, reading.meta.unwrap().units.to_str().as_ref()), (Value::from(value), "mm"));
-        x.put(value + 1.0, PATIENCE).unwrap();
+        x.put_timeout(value + 1.0, PATIENCE).unwrap();
     }
 }
 
@@ -73,15 +73,19 @@ fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
     let timeout = Duration::from_millis(300);
     let start = std::time::Instant::now();
 
-    let connected = many::connect(&context, &["x", "absent", "y", "absent too"], timeout);
+    let connected = many::connect_timeout(&context, &["x", "absent", "y", "absent too"], timeout);
     let channels: Vec<_> = connected.iter().flatten().cloned().collect();
-    let got = many::get(&channels, Request::default(), timeout);
-    let put = many::put(channels.iter().cloned().zip([Value::from(7.0), Value::from("no number")]), timeout);
+    let got = many::get_timeout(&channels, Request::default(), timeout);
+    let put = many::put_timeout(channels.iter().cloned().zip([Value::from(7.0), Value::from("no number")]), timeout);
 
     assert!(start.elapsed() < 3 * timeout);
     let found: Vec<bool> = connected.iter().map(Result::is_ok).collect();
     assert_eq!(found, [true, false, true, false]);
-    assert!(matches!(&connected[3], Err(Error::NotFound { after, .. }) if *after == timeout), "{:?}", connected[3]);
+    assert!(
+        matches!(&connected[3], Err(error) if error.kind() == &ErrorKind::NotFound { after: timeout }),
+        "{:?}",
+        connected[3]
+    );
     let values: Vec<Value> = got.into_iter().map(|reading| reading.unwrap().value).collect();
     assert_eq!(values, [Value::from(1.5), Value::from(2.5)]);
     assert_eq!(put.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false]);
@@ -95,13 +99,13 @@ fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_
     let context = Context::new(ClientConfig::at(places.to_vec()));
     let [x, y] = ["x", "y"].map(|name| context.channel(name).unwrap());
     for channel in [&x, &y] {
-        channel.connect(PATIENCE).unwrap();
+        channel.connect_timeout(PATIENCE).unwrap();
     }
     let channels: Vec<Channel> = (0..20_000).map(|index| if index % 3 == 0 { &y } else { &x }).cloned().collect();
 
-    let together = many::get(&channels, Request::default(), PATIENCE);
+    let together = many::get_timeout(&channels, Request::default(), PATIENCE);
     drop(going);
-    let after = many::get(&channels[..6], Request::default(), Duration::from_millis(300));
+    let after = many::get_timeout(&channels[..6], Request::default(), Duration::from_millis(300));
 
     for (index, reading) in together.into_iter().enumerate() {
         let expected = if index % 3 == 0 { 2.5 } else { 1.5 };
@@ -117,14 +121,14 @@ fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refuse
     let [long, short] = ["long", "short"].map(|name| context.channel(name).unwrap());
     let text = "forty bytes and more of Grüße, as they stand in a description";
 
-    long.put(text, PATIENCE).unwrap();
-    let refused = short.put(text, PATIENCE).unwrap_err();
+    long.put_timeout(text, PATIENCE).unwrap();
+    let refused = short.put_timeout(text, PATIENCE).unwrap_err();
 
-    assert_eq!(long.get(PATIENCE).unwrap().value.long_text().unwrap().to_str(), text);
-    long.put(Value::characters("65"), PATIENCE).unwrap();
-    assert_eq!(long.get(PATIENCE).unwrap().value.long_text().unwrap().to_str(), "65");
-    assert!(matches!(refused, Error::Misuse { .. }) && refused.to_string().contains('$'), "{refused}");
-    assert_eq!(short.get(PATIENCE).unwrap().value, Value::from("old"));
+    assert_eq!(long.get_timeout(PATIENCE).unwrap().value.long_text().unwrap().to_str(), text);
+    long.put_timeout(Value::characters("65"), PATIENCE).unwrap();
+    assert_eq!(long.get_timeout(PATIENCE).unwrap().value.long_text().unwrap().to_str(), "65");
+    assert!(matches!(refused.kind(), ErrorKind::Misuse { .. }) && refused.to_string().contains('$'), "{refused}");
+    assert_eq!(short.get_timeout(PATIENCE).unwrap().value, Value::from("old"));
 }
 
 #[test]

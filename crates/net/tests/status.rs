@@ -49,7 +49,7 @@ fn read_until(context: &Context, name: &str, is_wanted: impl Fn(&Value) -> bool)
     let start = Instant::now();
     let channel = context.channel(name).ok()?;
     while start.elapsed() < PATIENCE {
-        let value = channel.get(PATIENCE).ok()?.value;
+        let value = channel.get_timeout(PATIENCE).ok()?.value;
         if is_wanted(&value) {
             return Some(value);
         }

@@ -15,7 +15,7 @@ fn connect(udp_port: u16) -> Vec<Channel> {
     let config = ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]);
     let context = Context::new(config);
     let names: Vec<String> = (0..N_PVS).map(|number| format!("pv:{number}")).collect();
-    many::connect(&context, &names, PATIENCE).into_iter().map(Result::unwrap).collect()
+    many::connect_timeout(&context, &names, PATIENCE).into_iter().map(Result::unwrap).collect()
 }
 
 /// Blocking gets, one after the other.
@@ -23,7 +23,7 @@ pub fn get(n_rounds: u32) {
     let server = peer::Server::start();
     let channels = connect(server.udp_port);
     for _ in 0..n_rounds {
-        channels.iter().for_each(|channel| assert!(channel.get(PATIENCE).is_ok()));
+        channels.iter().for_each(|channel| assert!(channel.get_timeout(PATIENCE).is_ok()));
     }
 }
 
@@ -37,7 +37,7 @@ pub fn get_many(n_rounds: u32) {
 pub fn get_rounds(udp_port: u16, n_rounds: u32) {
     let channels = connect(udp_port);
     for _ in 0..n_rounds {
-        let readings = many::get(&channels, Request::default(), PATIENCE);
+        let readings = many::get_timeout(&channels, Request::default(), PATIENCE);
         assert!(readings.iter().all(Result::is_ok));
     }
 }
@@ -54,7 +54,7 @@ pub fn monitor_rounds(udp_port: u16, n_rounds: u32) {
     let monitors: Vec<Monitor> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
     monitors.iter().for_each(take_update);
     for _ in 0..n_rounds {
-        channels[0].put(0.0, PATIENCE).unwrap();
+        channels[0].put_timeout(0.0, PATIENCE).unwrap();
         // The update of the last monitor arrives last: after it no other one blocks.
         monitors.iter().rev().for_each(take_update);
     }
@@ -63,7 +63,7 @@ pub fn monitor_rounds(udp_port: u16, n_rounds: u32) {
 
 fn take_update(monitor: &Monitor) {
     loop {
-        match monitor.next(PATIENCE).unwrap() {
+        match monitor.next_timeout(PATIENCE).unwrap() {
             MonitorEvent::Update(_) => return,
             MonitorEvent::Connected(_) => {}
             event => panic!("{event:?}"),

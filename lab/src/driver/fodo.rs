@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{
-    Array, Channel, ChannelState, Context, Error, Monitor, MonitorEvent, MonitorOptions, Operation, Reading, Request,
-    Scalar, TimeStamp, Value, many,
+    Array, Channel, ChannelState, Context, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Operation, Reading,
+    Request, Scalar, TimeStamp, Value, many,
 };
 
 use super::batch::ns;
@@ -77,7 +77,7 @@ fn new_context() -> Result<Context, DriverFailure> {
 fn wait_connected(channels: &[Channel]) -> Result<(), DriverFailure> {
     let connects: Vec<_> = channels.iter().map(Channel::start_connect).collect();
     for connect in connects {
-        connect.wait(BATCH_MAX).map_err(failed("connecting"))?;
+        connect.wait_timeout(BATCH_MAX).map_err(failed("connecting"))?;
     }
     Ok(())
 }
@@ -87,13 +87,13 @@ fn n_connected(channels: &[Channel]) -> usize {
 }
 
 fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, DriverFailure> {
-    let readings = many::get(channels, Request::default(), BATCH_MAX);
+    let readings = many::get_timeout(channels, Request::default(), BATCH_MAX);
     readings.into_iter().collect::<Result<_, _>>().map_err(failed("get"))
 }
 
 fn put_all(channels: &[Channel], values: &[f64]) -> Result<(), DriverFailure> {
     let puts = channels.iter().cloned().zip(values.iter().map(|value| (*value).into()));
-    many::put(puts, BATCH_MAX).into_iter().collect::<Result<_, _>>().map_err(failed("put"))
+    many::put_timeout(puts, BATCH_MAX).into_iter().collect::<Result<_, _>>().map_err(failed("put"))
 }
 
 fn double(reading: &Reading) -> Result<f64, DriverFailure> {
@@ -105,7 +105,7 @@ fn double(reading: &Reading) -> Result<f64, DriverFailure> {
 
 fn first_update(monitor: &Monitor, deadline: Instant) -> Result<Reading, DriverFailure> {
     loop {
-        match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+        match monitor.next_timeout(deadline.saturating_duration_since(Instant::now())) {
             Some(MonitorEvent::Update(reading)) => return Ok(reading),
             Some(MonitorEvent::Connected(_)) => {}
             other => {
@@ -137,7 +137,7 @@ impl Driver for FodoDriver {
         }
         let mut element_count_max = 0;
         for channel in &channels {
-            let facts = channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+            let facts = channel.connect_timeout(OPERATION_MAX).map_err(failed("connecting"))?;
             element_count_max = facts.count_max as usize;
         }
         self.channels = channels;
@@ -145,7 +145,7 @@ impl Driver for FodoDriver {
     }
 
     fn get_scalar(&mut self, channel_index: usize) -> Result<f64, DriverFailure> {
-        let reading = self.channel(channel_index)?.get(OPERATION_MAX).map_err(failed("get"))?;
+        let reading = self.channel(channel_index)?.get_timeout(OPERATION_MAX).map_err(failed("get"))?;
         match reading.value {
             Value::Scalar(Scalar::F64(value)) if reading.time != TimeStamp::NEVER => Ok(value),
             _ => Err(DriverFailure::WrongValue { value: f64::NAN, expected: "one double with its time".into() }),
@@ -156,15 +156,17 @@ impl Driver for FodoDriver {
         if !self.into {
             self.elements = Arc::default();
         }
-        self.channel(0)?.put(elements.to_vec(), OPERATION_MAX).map_err(failed("put"))
+        self.channel(0)?.put_timeout(elements.to_vec(), OPERATION_MAX).map_err(failed("put"))
     }
 
     fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
         let mut reading = Reading::bare(Value::Array(Array::I32(std::mem::take(&mut self.elements))));
         let channel = self.channel(0)?;
         match self.into {
-            true => channel.get_into(&mut reading, Request::default(), OPERATION_MAX).map_err(failed("get_into"))?,
-            false => reading = channel.get(OPERATION_MAX).map_err(failed("get"))?,
+            true => {
+                channel.get_into_timeout(&mut reading, Request::default(), OPERATION_MAX).map_err(failed("get_into"))?
+            }
+            false => reading = channel.get_timeout(OPERATION_MAX).map_err(failed("get"))?,
         }
         match reading.value {
             Value::Array(Array::I32(elements)) => {
@@ -206,7 +208,7 @@ impl Driver for FodoDriver {
         let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
         let context = new_context()?;
         let channel = context.channel(pv).map_err(failed("making a channel"))?;
-        channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+        channel.connect_timeout(OPERATION_MAX).map_err(failed("connecting"))?;
         wait_for_sockets(|n| n > n_before, WAIT)?;
         let words = match how {
             CloseBy::Scope => {
@@ -215,8 +217,10 @@ impl Driver for FodoDriver {
             }
             CloseBy::Explicit => {
                 context.close();
-                match channel.get(OPERATION_MAX) {
-                    Err(Error::Closed { .. }) => Some("a channel that is still held reports that it is closed".into()),
+                match channel.get_timeout(OPERATION_MAX) {
+                    Err(error) if error.kind() == &ErrorKind::ContextClosed => {
+                        Some("a channel that is still held reports that it is closed".into())
+                    }
                     other => {
                         let why = format!("a channel of a closed context returned {other:?}");
                         return Err(DriverFailure::Operation { what: "get".into(), why });
@@ -246,7 +250,7 @@ impl Driver for FodoDriver {
         let start = Instant::now();
         for name in &names {
             let channel = self.context.channel(name).map_err(failed("making a channel"))?;
-            channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+            channel.connect_timeout(OPERATION_MAX).map_err(failed("connecting"))?;
             channels.push(channel);
         }
         let timed = Timed::since(start, 0);
@@ -298,10 +302,10 @@ impl Driver for FodoDriver {
     fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         self.time_puts(batch, |channels, new| {
             for (channel, value) in channels.iter().zip(new) {
-                channel.put_unconfirmed(*value, BATCH_MAX).map_err(failed("put"))?;
+                channel.put_unconfirmed_timeout(*value, BATCH_MAX).map_err(failed("put"))?;
             }
             // The server handles the requests of a circuit in order.
-            channels.last().map_or(Ok(()), |last| last.get(BATCH_MAX).map(drop).map_err(failed("get")))
+            channels.last().map_or(Ok(()), |last| last.get_timeout(BATCH_MAX).map(drop).map_err(failed("get")))
         })
     }
 
@@ -314,12 +318,12 @@ impl Driver for FodoDriver {
             if gets.len() == IN_FLIGHT_MAX
                 && let Some(oldest) = gets.pop_front()
             {
-                readings.push(oldest.wait(BATCH_MAX).map_err(failed("get"))?);
+                readings.push(oldest.wait_timeout(BATCH_MAX).map_err(failed("get"))?);
             }
             gets.push_back(channel.start_get(Request::default()));
         }
         for get in gets {
-            readings.push(get.wait(BATCH_MAX).map_err(failed("get"))?);
+            readings.push(get.wait_timeout(BATCH_MAX).map_err(failed("get"))?);
         }
         let timed = Timed::since(start, readings.len());
         for (index, reading) in readings.iter().enumerate() {
@@ -342,7 +346,7 @@ impl Driver for FodoDriver {
             channels.push(context.channel(name).map_err(failed("making a channel"))?);
         }
         let gets: Vec<_> = channels.iter().map(|channel| channel.start_get(Request::default())).collect();
-        let readings = many::wait(gets, BATCH_MAX);
+        let readings = many::wait_timeout(gets, BATCH_MAX);
         let mut timed = Timed::since(start, 0);
         for (index, reading) in readings.into_iter().enumerate() {
             batch.check(index, double(&reading.map_err(failed("get"))?)?)?;

@@ -170,10 +170,10 @@ impl IocBenchmark<'_> {
             let context = reached.context();
             let first = connected(&context, &format!("{}.PROC", name(0)))?;
             let last = connected(&context, &name(n.saturating_sub(1)))?;
-            first.put(1.0, OPERATION_MAX).map_err(failed("put"))?;
+            first.put_timeout(1.0, OPERATION_MAX).map_err(failed("put"))?;
             let (before, start) = (number(&last)?, Instant::now());
             for _ in 0..n_puts {
-                first.put(1.0, OPERATION_MAX).map_err(failed("put"))?;
+                first.put_timeout(1.0, OPERATION_MAX).map_err(failed("put"))?;
             }
             let elapsed = start.elapsed().as_secs_f64();
             let (n_processed, expected) = ((number(&last)? - before).round() as usize, n_puts as usize);
@@ -199,7 +199,7 @@ impl IocBenchmark<'_> {
             let (mut puts, mut floors) = (Vec::new(), Vec::new());
             for value in 0..n_puts {
                 let start = Instant::now();
-                channel.put(f64::from(value), OPERATION_MAX).map_err(failed("put"))?;
+                channel.put_timeout(f64::from(value), OPERATION_MAX).map_err(failed("put"))?;
                 puts.push(start.elapsed());
                 let start = Instant::now();
                 circuit.round_trip(floor::PUT)?;
@@ -243,12 +243,12 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> DriverFailure + '_ 
 
 fn connected(context: &Context, name: &str) -> Result<Channel, DriverFailure> {
     let channel = context.channel(name).map_err(failed("making a channel"))?;
-    channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+    channel.connect_timeout(OPERATION_MAX).map_err(failed("connecting"))?;
     Ok(channel)
 }
 
 fn number(channel: &Channel) -> Result<f64, DriverFailure> {
-    let value = channel.get(OPERATION_MAX).map_err(failed("get"))?.value;
+    let value = channel.get_timeout(OPERATION_MAX).map_err(failed("get"))?.value;
     let number = value.first().and_then(|value| value.to_f64().ok());
     number.ok_or_else(|| DriverFailure::Protocol { line: format!("{value:?}") })
 }

@@ -84,7 +84,7 @@ impl Generator {
             for ((pv, channel), meddler) in (0..).zip(&self.channels).zip(&mut self.meddlers) {
                 let update = Update { value: tally::encode(pv, self.number), latency: Duration::ZERO };
                 meddler.pass(update, &mut |update| {
-                    if let Err(error) = channel.put_unconfirmed(update.value, BATCH_MAX) {
+                    if let Err(error) = channel.put_unconfirmed_timeout(update.value, BATCH_MAX) {
                         outcome = Err(error.to_string());
                     }
                 });
@@ -121,14 +121,14 @@ impl Generator {
 
     fn scan(&self, words: &str) -> Result<(), String> {
         let puts: Vec<Operation<()>> = self.scans.iter().map(|scan| scan.start_put(words)).collect();
-        puts.into_iter().try_for_each(|put| put.wait(BATCH_MAX)).map_err(|error| error.to_string())
+        puts.into_iter().try_for_each(|put| put.wait_timeout(BATCH_MAX)).map_err(|error| error.to_string())
     }
 
     fn values(&self) -> Result<Vec<f64>, String> {
         let gets: Vec<Operation<Reading>> =
             self.channels.iter().map(|channel| channel.start_get(Request::default())).collect();
         let value = |get: Operation<Reading>| {
-            let reading = get.wait(BATCH_MAX).map_err(|error| error.to_string())?;
+            let reading = get.wait_timeout(BATCH_MAX).map_err(|error| error.to_string())?;
             reading
                 .value
                 .first()

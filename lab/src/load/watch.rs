@@ -150,7 +150,7 @@ impl Watch for FodoWatcher {
             self.channels.push(self.context.channel(&name).map_err(|error| error.to_string())?);
         }
         for channel in &self.channels {
-            channel.connect(FIRST_UPDATES_MAX).map_err(|error| error.to_string())?;
+            channel.connect_timeout(FIRST_UPDATES_MAX).map_err(|error| error.to_string())?;
         }
         Ok(self.channels.len() as u64)
     }

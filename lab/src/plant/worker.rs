@@ -104,7 +104,7 @@ impl PlantWorker {
             self.limiter.spend(self.gate.cost() + 1);
             let start = Instant::now();
             let facts = self.open(pv).and_then(|channel| {
-                let facts = channel.connect(OPERATION_MAX).map_err(|why| why.to_string())?;
+                let facts = channel.connect_timeout(OPERATION_MAX).map_err(|why| why.to_string())?;
                 Ok((channel, facts))
             });
             let (pv, ns) = (pv.clone(), ns(start));
@@ -130,7 +130,7 @@ impl PlantWorker {
             channels.push(self.open(channel.name())?);
         }
         let connects: Vec<Operation<_>> = channels.iter().map(Channel::start_connect).collect();
-        let n = connects.into_iter().filter_map(|connect| connect.wait(OPERATION_MAX).ok()).count();
+        let n = connects.into_iter().filter_map(|connect| connect.wait_timeout(OPERATION_MAX).ok()).count();
         Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
     }
 
@@ -140,7 +140,7 @@ impl PlantWorker {
         for _get in 0..n {
             self.limiter.spend(1);
             let start = Instant::now();
-            let reading = channel.get(OPERATION_MAX).map_err(|why| why.to_string())?;
+            let reading = channel.get_timeout(OPERATION_MAX).map_err(|why| why.to_string())?;
             latencies_ns.push(ns(start));
             (n_elements, bytes) = (reading.value.len() as u64, value_bytes(&reading.value));
         }
@@ -155,9 +155,9 @@ impl PlantWorker {
         let mut latencies_ns = Vec::new();
         for _put in 0..n {
             self.limiter.spend(2);
-            let reading = channel.get(OPERATION_MAX).map_err(|why| why.to_string())?;
+            let reading = channel.get_timeout(OPERATION_MAX).map_err(|why| why.to_string())?;
             let start = Instant::now();
-            channel.put(reading.value, OPERATION_MAX).map_err(|why| why.to_string())?;
+            channel.put_timeout(reading.value, OPERATION_MAX).map_err(|why| why.to_string())?;
             latencies_ns.push(ns(start));
         }
         Ok(PlantReply::PutBack { latencies_ns })
@@ -169,7 +169,7 @@ impl PlantWorker {
         let start = Instant::now();
         let gets: Vec<Operation<Reading>> =
             self.channels.iter().take(n_asked).map(|channel| channel.start_get(Request::default())).collect();
-        let n = gets.into_iter().filter_map(|get| get.wait(OPERATION_MAX).ok()).count();
+        let n = gets.into_iter().filter_map(|get| get.wait_timeout(OPERATION_MAX).ok()).count();
         Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
     }
 
@@ -216,7 +216,7 @@ fn ns(start: Instant) -> u64 {
 fn first_update(monitor: &Monitor) -> Result<(), String> {
     let deadline = Instant::now() + OPERATION_MAX;
     loop {
-        match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+        match monitor.next_timeout(deadline.saturating_duration_since(Instant::now())) {
             Some(MonitorEvent::Update(_)) => return Ok(()),
             Some(MonitorEvent::Refused(why)) => return Err(why.to_string()),
             Some(_) => {}
@@ -227,12 +227,12 @@ fn first_update(monitor: &Monitor) -> Result<(), String> {
 
 /// Counts updates until `period` is over. Updates queued before `start` are not counted.
 fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> SubscriptionCounts {
-    while monitor.next(Duration::ZERO).is_some() {}
+    while monitor.next_timeout(Duration::ZERO).is_some() {}
     let before = monitor.counts();
     let mut seen = SubscriptionCounts { pv: pv.into(), ..SubscriptionCounts::default() };
     let (mut last, mut stamp, mut gap) = (start, TimeStamp::NEVER, Duration::ZERO);
     let end = start + period;
-    while let Some(event) = monitor.next(end.saturating_duration_since(Instant::now())) {
+    while let Some(event) = monitor.next_timeout(end.saturating_duration_since(Instant::now())) {
         let now = Instant::now();
         match event {
             MonitorEvent::Update(reading) => {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Error, Facts, Reading};
+use fodo_net::{Error, ErrorKind, Facts, Reading};
 
 use super::OutputStreams;
 use super::dbr::Dbr;
@@ -86,7 +86,8 @@ pub fn run(
         .collect();
     let requests: Vec<_> = asked.iter().map(|&(pv, dbr, count)| (pv, dbr.request(count))).collect();
     let readings = plant.read(&requests, timeout);
-    if readings.iter().any(|reading| matches!(reading, Err(Error::NoAnswer { .. }))) {
+    let is_timeout = |error: &Error| matches!(error.kind(), ErrorKind::NoReply { .. });
+    if readings.iter().any(|reading| reading.as_ref().is_err_and(is_timeout)) {
         writeln!(outlet.err, "Read operation timed out: some PV data was not read.")?;
     }
     for (((name, facts), (_, dbr, count)), reading) in names.iter().zip(&facts).zip(&asked).zip(&readings) {

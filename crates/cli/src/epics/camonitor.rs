@@ -162,6 +162,7 @@ impl<'a> LinePrinter<'a> {
             }
             MonitorEvent::WrongReply(reply) => self.complain(name, pv, &format!("*** CA error {reply}"), now, out),
             MonitorEvent::Refused(_) => self.complain(name, pv, "*** no read access", now, out),
+            _ => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Array, Detail, Error, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
+use fodo_net::{Array, Detail, Error, ErrorKind, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
 
 use super::OutputStreams;
 use super::dbr::Dbr;
@@ -116,8 +116,10 @@ fn write(
     }
     match plant.write(0, value, options.waits, options.common.timeout()) {
         Ok(()) => {}
-        Err(Error::NoAnswer { .. }) if options.waits => writeln!(outlet.err, "Write callback operation timed out")?,
-        Err(Error::NoAnswer { .. }) => {
+        Err(error) if is_timeout(&error) && options.waits => {
+            writeln!(outlet.err, "Write callback operation timed out")?
+        }
+        Err(error) if is_timeout(&error) => {
             writeln!(outlet.err, "Write operation timed out: Data was not written.")?;
             return Ok(1);
         }
@@ -138,11 +140,16 @@ fn error_mark() -> &'static str {
     "\x1b[31;1mERROR\x1b[0m"
 }
 
+/// Whether a server that has the PV did not reply in time.
+fn is_timeout(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoReply { .. })
+}
+
 fn reason(error: &Error) -> String {
-    match error {
-        Error::Refused { refusal: Refusal::Status { status, .. }, .. } => status::message(*status),
-        Error::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
-        Error::Misuse { reason, .. } => reason.clone(),
+    match error.kind() {
+        ErrorKind::Refused { refusal: Refusal::Status { status, .. }, .. } => status::message(*status),
+        ErrorKind::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
+        ErrorKind::Misuse { reason } => reason.clone(),
         _ => "Virtual circuit disconnect".to_owned(),
     }
 }
@@ -168,7 +175,7 @@ fn print(
             return writeln!(outlet.out, "{head}{}", style.counted_value(&reading.value));
         }
         (Some(Err(error)), layout) => {
-            if matches!(error, Error::NoAnswer { .. }) {
+            if is_timeout(error) {
                 writeln!(outlet.err, "Read operation timed out: PV data was not read.")?;
             }
             let head =

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use fodo_net::{Detail, Error, Kind, Meta, Reading, Refusal, Scalar, Status, Value};
+use fodo_net::{Detail, Error, ErrorKind, Kind, Meta, Reading, Refusal, Scalar, Status, Value};
 
 use super::dbr::Dbr;
 use super::escape::escaped;
@@ -260,19 +260,16 @@ impl Style {
 
 /// The text that the tools print instead of a value that could not be read.
 pub fn error_text(error: &Error) -> String {
-    match error {
-        Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
-        Error::Refused { refusal: Refusal::Status { status, .. }, .. } => {
+    match error.kind() {
+        ErrorKind::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
+        ErrorKind::Refused { refusal: Refusal::Status { status, .. }, .. } => {
             format!("*** CA error {}", status::message(*status))
         }
-        Error::WrongReply { reply, .. } => format!("*** CA error {reply}"),
-        Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
-        Error::NotFound { .. }
-        | Error::Dropped { .. }
-        | Error::Disconnected { .. }
-        | Error::Closed { .. }
-        | Error::Refused { .. } => "*** not connected".to_owned(),
-        Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),
+        ErrorKind::WrongReply { reply, .. } => format!("*** CA error {reply}"),
+        ErrorKind::NoReply { .. } => "*** no data available (timeout)".to_owned(),
+        ErrorKind::Misuse { reason } => format!("*** CA error {reason}"),
+        ErrorKind::System { kind } => format!("*** CA error {kind}"),
+        _ => "*** not connected".to_owned(),
     }
 }
 

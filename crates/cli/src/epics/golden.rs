@@ -13,8 +13,8 @@ use std::time::Duration;
 use fodo_ca::eca::Eca;
 use fodo_data::{Acknowledge, Limits};
 use fodo_net::{
-    Alarm, Array, Detail, Error, Facts, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity, Status, Text,
-    TimeStamp, Value,
+    Alarm, Array, Detail, Error, ErrorKind, Facts, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity,
+    Status, Text, TimeStamp, Value,
 };
 
 use super::OutputStreams;
@@ -289,7 +289,7 @@ fn padded(value: Value, kind: Kind, count: u32) -> Value {
 impl ToolClient for Golden {
     fn connect(&mut self, names: &[String], _: fodo_net::Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         self.connected = names.to_vec();
-        let missing = |name: &String| Error::NotFound { pv: name.clone(), after: timeout };
+        let missing = |name: &String| Error::new(name.as_str(), ErrorKind::NotFound { after: timeout });
         names.iter().map(|name| self.facts(name).ok_or_else(|| missing(name))).collect()
     }
 
@@ -304,7 +304,7 @@ impl ToolClient for Golden {
         if self.put(&name, &value) || !confirmed {
             return Ok(());
         }
-        Err(Error::Refused { pv: name, server, refusal: Eca::PUTFAIL.into() })
+        Err(Error::new(name, ErrorKind::Refused { server, refusal: Eca::PUTFAIL.into() }))
     }
 }
 

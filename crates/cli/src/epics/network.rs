@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fodo_net::{Channel, Context, Error, Facts, Priority, Reading, Request, Value, many};
+use fodo_net::{Channel, Context, Error, ErrorKind, Facts, Priority, Reading, Request, Value, many};
 
 use super::plant::ToolClient;
 use crate::local_time::Clock;
@@ -18,11 +18,11 @@ impl ToolClient for Network {
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         let context = match Context::from_env() {
             Ok(context) => context,
-            Err(error) => return vec![Err(Error::Misuse { pv: String::new(), reason: error.to_string() })],
+            Err(error) => return vec![Err(misuse(error.to_string()))],
         };
         let text = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
         if let Err(error) = notices::print(&context, text) {
-            return vec![Err(Error::System { pv: String::new(), reason: error.to_string() })];
+            return vec![Err(Error::system("", error))];
         }
         let mut connecting = Vec::with_capacity(names.len());
         for name in names {
@@ -34,19 +34,24 @@ impl ToolClient for Network {
                 Err(error) => return vec![Err(error)],
             }
         }
-        many::wait(connecting, timeout)
+        many::wait_timeout(connecting, timeout)
     }
 
     fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>> {
         let reading = asked.iter().filter_map(|&(pv, request)| Some(self.channels.get(pv)?.start_get(request)));
-        many::wait(reading.collect::<Vec<_>>(), timeout)
+        many::wait_timeout(reading.collect::<Vec<_>>(), timeout)
     }
 
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, timeout: Duration) -> Result<(), Error> {
         match self.channels.get(pv) {
-            Some(channel) if confirmed => channel.put(value, timeout),
-            Some(channel) => channel.put_unconfirmed(value, timeout),
-            None => Err(Error::Misuse { pv: String::new(), reason: "not connected".to_owned() }),
+            Some(channel) if confirmed => channel.put_timeout(value, timeout),
+            Some(channel) => channel.put_unconfirmed_timeout(value, timeout),
+            None => Err(misuse("not connected".to_owned())),
         }
     }
+}
+
+/// An error that concerns no PV.
+fn misuse(reason: String) -> Error {
+    Error::new("", ErrorKind::Misuse { reason })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fodo_net::{Error, Facts, Priority, Reading, Request, Value};
+use fodo_net::{Error, ErrorKind, Facts, Priority, Reading, Request, Value};
 
 use super::options::CommonOptions;
 
@@ -27,11 +27,14 @@ pub fn connect_all(
 ) -> std::io::Result<Option<Vec<Facts>>> {
     let connected: Result<Vec<Facts>, Error> =
         plant.connect(names, common.priority, common.timeout()).into_iter().collect();
-    match (connected, names) {
-        (Ok(facts), _) => return Ok(Some(facts)),
-        (Err(Error::Misuse { reason, .. }), _) => writeln!(err, "{reason}")?,
-        (Err(_), [name]) => writeln!(err, "Channel connect timed out: '{name}' not found.")?,
-        (Err(_), _) => writeln!(err, "Channel connect timed out: some PV(s) not found.")?,
+    let error = match connected {
+        Ok(facts) => return Ok(Some(facts)),
+        Err(error) => error,
+    };
+    match (error.kind(), names) {
+        (ErrorKind::Misuse { reason }, _) => writeln!(err, "{reason}")?,
+        (_, [name]) => writeln!(err, "Channel connect timed out: '{name}' not found.")?,
+        _ => writeln!(err, "Channel connect timed out: some PV(s) not found.")?,
     }
     Ok(None)
 }

@@ -99,7 +99,7 @@ fn write_table(rows: &[(&String, &Reading)], look: &DisplayOptions, out: &mut dy
 mod tests {
     use super::*;
     use crate::local_time::Clock;
-    use fodo_net::{Alarm, Meta, Severity, Status, TimeStamp};
+    use fodo_net::{Alarm, ErrorKind, Meta, Severity, Status, TimeStamp};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -116,7 +116,7 @@ mod tests {
         let pvs = ["x:a".to_owned(), "x:gone".to_owned(), "x:longer".to_owned()];
         let read = [
             Ok(reading(1.0, Severity::None, Status::NO_ALARM)),
-            Err(Error::NotFound { pv: "x:gone".into(), after: Duration::from_secs(5) }),
+            Err(Error::new("x:gone", ErrorKind::NotFound { after: Duration::from_secs(5) })),
             Ok(reading(-20.0, Severity::Major, Status::LOLO)),
         ];
         let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -136,7 +136,7 @@ mod tests {
             "x:a       1.00 mm    2027-01-15 08:00:00.000001 +00:00\n\
              x:longer  -20.00 mm  2027-01-15 08:00:00.000001 +00:00  MAJOR LOLO\n"
         );
-        assert!(err.starts_with("fodo: no server claimed \"x:gone\" within 5 s"), "{err}");
+        assert!(err.starts_with("fodo: \"x:gone\": no server claimed the name within 5 s"), "{err}");
         assert_eq!(exit, Exit::NotFound);
     }
 

@@ -199,7 +199,7 @@ impl KnownPv {
         };
         self.was_connected = true;
         if let Some(getting_meta) = self.getting_meta.take() {
-            self.meta = meta_of(getting_meta.wait(limit::META_WAIT));
+            self.meta = meta_of(getting_meta.wait_timeout(limit::META_WAIT));
         }
         let reading = Reading { meta: self.meta.clone(), ..reading };
         if as_json {
@@ -249,7 +249,6 @@ impl KnownPv {
                     (false, false) => String::new(),
                 }
             }
-            MonitorEvent::Update(_) => String::new(),
             MonitorEvent::Rights(facts) if as_json => {
                 let mut object = head("rights");
                 object.insert("read".into(), facts.may_read.into());
@@ -283,6 +282,7 @@ impl KnownPv {
             MonitorEvent::WrongReply(reply) => {
                 reported("wrong_reply", format!("--- the server sent {reply}, which was dropped"))
             }
+            _ => String::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use fodo_net::{Array, Channel, Error, Facts, Kind, Meta, Reading, Scalar, Text, Value};
+use fodo_net::{Array, Channel, Error, ErrorKind, Facts, Kind, Meta, Reading, Scalar, Text, Value};
 use serde_json::Value as Json;
 
 use super::{context, fail};
@@ -100,12 +100,12 @@ fn write(arguments: &Arguments, channel: &Channel) -> Result<(Option<Reading>, O
     let getting_meta = channel.start_get(META);
     let facts = deadline.wait(connecting)?;
     let meta = meta_of(deadline.wait(getting_meta));
-    let misuse = |reason: String| Error::Misuse { pv: arguments.pv.clone(), reason };
+    let misuse = |reason: String| Error::new(arguments.pv.as_str(), ErrorKind::Misuse { reason });
     let value = value(arguments, &facts, meta.as_deref()).map_err(misuse)?;
     let old = if arguments.quiet { None } else { read(&meta) };
     let start = Instant::now();
     match arguments.no_wait {
-        true => channel.put_unconfirmed(value, deadline.left())?,
+        true => channel.put_unconfirmed_timeout(value, deadline.left())?,
         false => deadline.wait(channel.start_put(value))?,
     }
     let seconds = start.elapsed().as_secs_f64();

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use fodo_net::{Error, Kind, Request};
+use fodo_net::{Error, ErrorKind, Kind, Request};
 use serde_json::{Map, Value as Json};
 
 use super::{context, fail};
@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     let request = Request { kind: Some(Kind::U8), ..Request::default() };
     let clears = !arguments.once && !arguments.client.json && io::stdout().is_terminal();
     loop {
-        let read = channel.get_with(request, arguments.client.timeout);
+        let read = channel.get_with_timeout(request, arguments.client.timeout);
         let status = read.and_then(|reading| parsed(&pv, &reading.value.long_text().unwrap_or_default().to_str()));
         let exit = match status {
             Ok(status) => {
@@ -93,8 +93,10 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
 }
 
 fn parsed(pv: &str, text: &str) -> Result<Map<String, Json>, Error> {
-    serde_json::from_str(text)
-        .map_err(|error| Error::Misuse { pv: pv.to_owned(), reason: format!("is not a server status: {error}") })
+    serde_json::from_str(text).map_err(|error| {
+        let reason = format!("is not a server status: {error}");
+        Error::new(pv, ErrorKind::Misuse { reason })
+    })
 }
 
 fn table(status: &Map<String, Json>, n_rows: usize) -> String {

@@ -113,7 +113,8 @@ fn clients_are_shown_with_what_they_do() {
     let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
     let channels = ["a", "b.DESC"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
-    let has_update = |monitor: &Monitor| while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {};
+    let has_update =
+        |monitor: &Monitor| while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {};
     monitors.iter().for_each(has_update);
     terminal.run("dbpf a 1");
     has_update(&monitors[0]);

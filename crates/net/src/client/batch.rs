@@ -15,12 +15,12 @@ use fodo_data::{Meta, Reading};
 
 use super::channel::{Channel, ChannelCore, Seating};
 use super::circuit::{Circuit, Expected};
-use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
-use super::{Error, Refusal, WrongReply};
+use super::operation::{Operation, Outcome, Output, Task, converted, deadline_after};
+use super::{Error, ErrorKind, Refusal, WrongReply};
 
 /// Issues `n` operations at once and waits until the last one has ended or `timeout` has passed. The results are in the
 /// order of the operations. `of`: the channel and the task of each.
-pub(super) fn run<'a, T: Given>(
+pub(super) fn run<'a, T: Output>(
     n: usize,
     of: impl Fn(usize) -> (&'a Channel, &'a Task),
     timeout: Duration,
@@ -100,7 +100,7 @@ impl Part {
     }
 
     /// Drives the circuit until all operations have ended or the deadline has passed; returns their results.
-    fn results<'a, T: Given>(
+    fn results<'a, T: Output>(
         &self,
         of: &impl Fn(usize) -> (&'a Channel, &'a Task),
         deadline: Instant,
@@ -111,7 +111,7 @@ impl Part {
         }
         self.indices.iter().zip(self.circuit.take_batch(self.first)).map(move |(&index, ended)| {
             let channel = || of(index).0.core();
-            given(match ended {
+            converted(match ended {
                 Some(Ok(outcome)) => Ok(outcome),
                 Some(Err(failure)) => Err(failure.error(channel(), self.circuit.server())),
                 None => Err(channel().timed_out(timeout)),
@@ -143,13 +143,13 @@ pub(super) enum Failure {
 
 impl Failure {
     pub(super) fn error(self, channel: &ChannelCore, server: SocketAddr) -> Error {
-        let pv = channel.name().to_owned();
-        match self {
-            Failure::Refused(refusal) => Error::Refused { pv, server, refusal },
-            Failure::WrongReply(reply) => Error::WrongReply { pv, server, reply },
-            Failure::Disconnected => Error::Disconnected { pv, server },
-            Failure::Closed => channel.closed(),
-        }
+        let kind = match self {
+            Failure::Refused(refusal) => ErrorKind::Refused { server, refusal },
+            Failure::WrongReply(reply) => ErrorKind::WrongReply { server, reply },
+            Failure::Disconnected => ErrorKind::Disconnected { server },
+            Failure::Closed => ErrorKind::ContextClosed,
+        };
+        Error::new(channel.name(), kind)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sync::lock;
 /// Where monitor callbacks run.
 ///
 /// With every variant a monitor's events are delivered in order, and its callback never runs on two threads at once.
-/// Monitors without a callback ([`super::Monitor::next`]) do not use it.
+/// Monitors without a callback ([`super::Monitor::next_timeout`]) do not use it.
 #[derive(Clone, Default)]
 pub enum Executor {
     /// On one thread of the context, started with the first callback: a slow callback delays all others.

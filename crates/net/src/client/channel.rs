@@ -12,18 +12,19 @@ use fodo_ca::{Cid, Rights};
 use fodo_data::Array;
 
 pub use self::handle::Channel;
-pub(super) use self::state::Trouble;
 use self::state::{Phase, State};
+pub(super) use self::state::{Responsiveness, Trouble};
 use super::circuit::{Afterwards, Circuit, Place, Seat};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
 use super::operation::{OperationCore, Task};
-use super::{ContextCore, Error, Facts, Priority, Refusal};
+use super::{ContextCore, Error, ErrorKind, Facts, Priority, Refusal};
 use crate::limit;
 use crate::sync::lock;
 
 /// The state of a channel; the comment of each says what the channel waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChannelState {
     /// For a server to claim the name.
     Searching,
@@ -92,6 +93,11 @@ impl ChannelCore {
         self.context.search().hurry();
     }
 
+    /// The timeout of calls that have none of their own.
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.context.config.operation_timeout
+    }
+
     /// Registers an awaited operation, so that it ends at its deadline.
     pub(super) fn end_in_time(&self, operation: &Arc<OperationCore>) {
         self.context.deadlines().add(operation);
@@ -108,19 +114,19 @@ impl ChannelCore {
 
     /// Records whether the server of an active channel responds, and notifies the monitors. While it does not, the name
     /// is searched for as well: the server may have gone silently and be back at another address.
-    pub(super) fn set_responsive(self: &Arc<Self>, is_responsive: bool, afterwards: &mut Afterwards) {
+    pub(super) fn set_responsiveness(self: &Arc<Self>, now: Responsiveness, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
-        let Phase::Active(_, _, responsive) = &mut state.phase else { return };
-        *responsive = is_responsive;
-        afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.heard(is_responsive)));
-        match is_responsive {
-            true => state.until_active = None,
-            false => state.until_active().is_sought = true,
+        let Phase::Active(_, _, responsiveness) = &mut state.phase else { return };
+        *responsiveness = now;
+        afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.responsiveness_changed(now)));
+        match now {
+            Responsiveness::Responsive => state.until_active = None,
+            Responsiveness::Silent => state.until_active().is_sought = true,
         }
         drop(state);
-        match is_responsive {
-            true => self.context.search().stop(self.cid),
-            false => self.context.search().start_lost(self.clone()),
+        match now {
+            Responsiveness::Responsive => self.context.search().stop(self.cid),
+            Responsiveness::Silent => self.context.search().start_lost(self.clone()),
         }
     }
 
@@ -145,7 +151,7 @@ impl ChannelCore {
         if matches!(state.phase, Phase::Closed) {
             return None;
         }
-        state.phase = Phase::Active(circuit.clone(), place, true);
+        state.phase = Phase::Active(circuit.clone(), place, Responsiveness::Responsive);
         let until = state.until_active.take();
         if until.as_ref().is_some_and(|until| until.is_sought) {
             self.context.search().stop(self.cid);
@@ -209,7 +215,7 @@ impl ChannelCore {
         }
         if let Trouble::Refused(_, Refusal::Channel) = trouble {
             for (operation, _) in state.until_active().waiting.drain(..) {
-                let error = trouble.error(self.name.to_string(), Duration::ZERO);
+                let error = trouble.error(&self.name, Duration::ZERO);
                 afterwards.woken.push(operation.end(Err(error)));
             }
         }
@@ -236,7 +242,6 @@ impl ChannelCore {
 
     /// The error of an operation that received no reply in time.
     pub(super) fn timed_out(&self, after: Duration) -> Error {
-        let pv = self.name.to_string();
         let state = lock(&self.state);
         let trouble = state.until_active.as_ref().and_then(|until| until.trouble.as_ref());
         match (&state.phase, trouble) {
@@ -244,10 +249,10 @@ impl ChannelCore {
             (Phase::Connecting(circuit) | Phase::Active(circuit, ..), trouble)
                 if trouble.is_none_or(|trouble| trouble.server() != circuit.server()) =>
             {
-                Error::NoAnswer { pv, server: circuit.server(), after }
+                Error::new(self.name(), ErrorKind::NoReply { server: circuit.server(), after })
             }
-            (_, Some(trouble)) => trouble.error(pv, after),
-            (_, None) => Error::NotFound { pv, after },
+            (_, Some(trouble)) => trouble.error(&self.name, after),
+            (_, None) => Error::new(self.name(), ErrorKind::NotFound { after }),
         }
     }
 
@@ -303,7 +308,8 @@ impl ChannelCore {
             lost = Some(circuit.server());
         }
         if let Some(server) = lost {
-            operation.end(Err(Error::Disconnected { pv: self.name.to_string(), server })).wake();
+            let error = Error::new(self.name(), ErrorKind::Disconnected { server });
+            operation.end(Err(error)).wake();
         }
         operation
     }
@@ -314,7 +320,7 @@ impl ChannelCore {
 
     /// The error of an operation on a closed context.
     pub(super) fn closed(&self) -> Error {
-        Error::Closed { pv: self.name.to_string() }
+        Error::new(self.name(), ErrorKind::ContextClosed)
     }
 
     /// The context is closed. Waiting operations end here; issued operations end with their circuit.

@@ -30,7 +30,7 @@ use super::numbering::Numbering;
 use super::operation::{OperationCore, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
-use super::{ContextCore, Error, Refusal};
+use super::{ContextCore, Error, ErrorKind, Refusal};
 use crate::limit;
 use crate::sync::lock;
 use crate::{clock, socket};
@@ -377,7 +377,7 @@ impl Circuit {
         };
         for lost in operations.extract(is_lost) {
             let InProgress::Operation { operation, .. } = lost else { continue };
-            let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
+            let error = Error::new(operation.channel().name(), ErrorKind::Disconnected { server: self.server });
             afterwards.woken.push(operation.end(Err(error)));
         }
         afterwards.woken.extend(

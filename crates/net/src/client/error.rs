@@ -1,40 +1,75 @@
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 
-/// Why an operation failed. The variants differ in what the caller can do.
+/// Why an operation on a PV failed.
+///
+/// [`Error::kind`] says what happened, with the data that a program can act on, and [`Error::pv`] to which PV. The text
+/// of an error contains the PV's name once. Errors are equal if they have the same PV and kind.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fodo_net::{ClientConfig, Context, ErrorKind, Refusal};
+///
+/// # fn main() -> Result<(), fodo_net::Error> {
+/// // No server listens on this port.
+/// let context = Context::new(ClientConfig::at(vec!["127.0.0.1:9".parse().unwrap()]));
+/// let channel = context.channel("demo:temperature")?;
+/// let error = channel.get_timeout(Duration::from_millis(10)).unwrap_err();
+///
+/// assert_eq!(error.to_string(), "\"demo:temperature\": no server claimed the name within 10ms");
+/// match error.kind() {
+///     ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } => println!("{} does not respond", error.pv()),
+///     ErrorKind::Refused { refusal: Refusal::ReadAccess, .. } => println!("{} cannot be read", error.pv()),
+///     _ => println!("{error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Error {
+    // Boxed, so that the result of an operation stays small.
+    inner: Box<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    pv: Box<str>,
+    kind: ErrorKind,
+    source: Option<Arc<io::Error>>,
+}
+
+/// What made an operation fail. The variants differ in what the caller can do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Error {
+#[non_exhaustive]
+pub enum ErrorKind {
     /// No server claimed the name in time.
     NotFound {
-        /// The PV's name.
-        pv: String,
         /// How long the client waited.
         after: Duration,
     },
-    /// A server claimed the name, then did not answer in time.
-    NoAnswer {
-        /// The PV's name.
-        pv: String,
+    /// A server claimed the name, then did not reply in time.
+    NoReply {
         /// The server that claimed it.
         server: SocketAddr,
         /// How long the client waited.
         after: Duration,
     },
     /// A server claimed the name, then closed the connection before it confirmed the channel.
-    Dropped {
-        /// The PV's name.
-        pv: String,
+    ConnectionClosed {
         /// The server that claimed it.
         server: SocketAddr,
     },
     /// The server refused the request.
     Refused {
-        /// The PV's name.
-        pv: String,
         /// The server that refused.
         server: SocketAddr,
         /// What was refused.
@@ -42,8 +77,6 @@ pub enum Error {
     },
     /// The server sent a reply of another type or length than requested.
     WrongReply {
-        /// The PV's name.
-        pv: String,
         /// The server that sent it.
         server: SocketAddr,
         /// What is wrong with it.
@@ -51,34 +84,126 @@ pub enum Error {
     },
     /// The circuit was lost before the operation ended.
     Disconnected {
-        /// The PV's name.
-        pv: String,
         /// The server of the circuit.
         server: SocketAddr,
     },
     /// The context was closed by [`Context::close`](crate::Context::close); create a new one.
-    Closed {
-        /// The PV's name.
-        pv: String,
-    },
+    ContextClosed,
     /// The call is invalid: an empty name, or a value that cannot be sent.
     Misuse {
-        /// The PV's name.
-        pv: String,
         /// What is wrong.
         reason: String,
     },
-    /// The operating system provided no socket or thread.
+    /// The operating system provided no socket or thread. The system's error is the
+    /// [`source`](std::error::Error::source).
     System {
-        /// The PV's name.
-        pv: String,
-        /// The system's error text.
-        reason: String,
+        /// The kind of the system's error.
+        kind: io::ErrorKind,
     },
+}
+
+impl Error {
+    /// An error of this kind. `pv`: the PV's name; empty if the error concerns no PV.
+    ///
+    /// See the example of [`Error::system`].
+    pub fn new(pv: impl Into<Box<str>>, kind: ErrorKind) -> Error {
+        Error { inner: Box::new(Inner { pv: pv.into(), kind, source: None }) }
+    }
+
+    /// An error of the operating system; its kind is [`ErrorKind::System`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::error::Error as _;
+    /// use std::io;
+    ///
+    /// use fodo_net::{Error, ErrorKind};
+    ///
+    /// let refused = Error::new("demo:temperature", ErrorKind::Misuse { reason: "not a number".into() });
+    /// assert_eq!(refused.to_string(), "\"demo:temperature\": not a number");
+    ///
+    /// let failed = Error::system("demo:temperature", io::Error::from(io::ErrorKind::OutOfMemory));
+    /// assert_eq!(failed.kind(), &ErrorKind::System { kind: io::ErrorKind::OutOfMemory });
+    /// assert_eq!(failed.source().unwrap().to_string(), "out of memory");
+    /// ```
+    pub fn system(pv: impl Into<Box<str>>, source: io::Error) -> Error {
+        let kind = ErrorKind::System { kind: source.kind() };
+        Error { inner: Box::new(Inner { pv: pv.into(), kind, source: Some(Arc::new(source)) }) }
+    }
+
+    /// A call that is invalid for this reason.
+    pub(crate) fn misuse(pv: impl Into<Box<str>>, reason: impl Into<String>) -> Error {
+        Error::new(pv, ErrorKind::Misuse { reason: reason.into() })
+    }
+
+    /// What happened. See the example of [`Error`].
+    pub fn kind(&self) -> &ErrorKind {
+        &self.inner.kind
+    }
+
+    /// The PV's name; empty if the error concerns no PV. See the example of [`Error`].
+    pub fn pv(&self) -> &str {
+        &self.inner.pv
+    }
+}
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        self.pv() == other.pv() && self.kind() == other.kind()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { pv, kind, source } = &*self.inner;
+        let mut fields = f.debug_struct("Error");
+        fields.field("pv", pv).field("kind", kind);
+        if let Some(source) = source {
+            fields.field("source", source);
+        }
+        fields.finish()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pv() {
+            "" => self.kind().fmt(f),
+            pv => write!(f, "\"{pv}\": {}", self.kind()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.inner.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorKind::NotFound { after } => write!(f, "no server claimed the name within {after:?}"),
+            ErrorKind::NoReply { server, after } => {
+                write!(f, "{server} claimed the name but did not reply within {after:?}")
+            }
+            ErrorKind::ConnectionClosed { server } => {
+                write!(f, "{server} claimed the name but closed the connection before it confirmed the channel")
+            }
+            ErrorKind::Refused { server, refusal } => write!(f, "{server} refused {refusal}"),
+            ErrorKind::WrongReply { server, reply } => write!(f, "{server} replied with {reply}"),
+            ErrorKind::Disconnected { server } => write!(f, "the circuit to {server} was lost during the operation"),
+            ErrorKind::ContextClosed => write!(f, "the context is closed; create a new one"),
+            ErrorKind::Misuse { reason } => write!(f, "{reason}"),
+            ErrorKind::System { .. } => write!(f, "the operating system provided no socket or thread"),
+        }
+    }
 }
 
 /// What a server refuses.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The TCP connection.
     Connection,
@@ -106,6 +231,7 @@ impl From<Eca> for Refusal {
 
 /// Why a reply is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WrongReply {
     /// The values have another type.
     Type {
@@ -148,62 +274,60 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NotFound { pv, after } => write!(
-                f,
-                "no server claimed \"{pv}\" within {after:?}: check that its IOC is running and its network is in \
-                 EPICS_CA_ADDR_LIST"
-            ),
-            Error::NoAnswer { pv, server, after } => {
-                write!(f, "{server} claimed \"{pv}\" but did not answer within {after:?}")
-            }
-            Error::Dropped { pv, server } => {
-                write!(f, "{server} claimed \"{pv}\" but closed the connection before it confirmed the channel")
-            }
-            Error::WrongReply { pv, server, reply } => {
-                write!(f, "{server} answered a request for \"{pv}\" with {reply}")
-            }
-            Error::Refused { pv, server, refusal } => write!(f, "{server} refused \"{pv}\" {refusal}"),
-            Error::Disconnected { pv, server } => {
-                write!(f, "the circuit to {server} was lost while \"{pv}\" was in use")
-            }
-            Error::Closed { pv } => write!(f, "the context of \"{pv}\" is closed; create a new one"),
-            Error::Misuse { pv, reason } => write!(f, "\"{pv}\": {reason}"),
-            Error::System { pv, reason } => write!(f, "\"{pv}\": operating system error: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_the_pv_and_what_to_look_at() {
-        let (pv, server, after) = ("x:y".to_owned(), "10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
-        let refused = |refusal| Error::Refused { pv: pv.clone(), server, refusal };
-        for (error, texts) in [
-            (Error::NotFound { pv: pv.clone(), after }, ["\"x:y\"", "1.5s", "EPICS_CA_ADDR_LIST"]),
-            (Error::NoAnswer { pv: pv.clone(), server, after }, ["\"x:y\"", "10.0.0.9:5064", "1.5s"]),
-            (refused(Refusal::Connection), ["\"x:y\"", "10.0.0.9:5064", "the connection"]),
-            (refused(Refusal::Channel), ["\"x:y\"", "10.0.0.9:5064", "the channel"]),
-            (refused(Refusal::ReadAccess), ["\"x:y\"", "10.0.0.9:5064", "no read access"]),
-            (refused(Refusal::WriteAccess), ["\"x:y\"", "10.0.0.9:5064", "no write access"]),
-            (refused(Eca::GETFAIL.into()), ["\"x:y\"", "channel read request failed", "ECA_GETFAIL"]),
-            (Error::Disconnected { pv: pv.clone(), server }, ["\"x:y\"", "10.0.0.9:5064", "lost"]),
-            (Error::Closed { pv: pv.clone() }, ["\"x:y\"", "context", "closed"]),
-            (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, ["\"x:y\"", ": ", "too long"]),
-            (
-                Error::System { pv: pv.clone(), reason: "no thread".into() },
-                ["\"x:y\"", "operating system", "no thread"],
-            ),
+    fn an_error_contains_the_pv_once_and_what_failed_where() {
+        let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
+        let refused = |refusal| ErrorKind::Refused { server, refusal };
+        for (kind, texts) in [
+            (ErrorKind::NotFound { after }, ["no server", "1.5s"]),
+            (ErrorKind::NoReply { server, after }, ["10.0.0.9:5064", "1.5s"]),
+            (ErrorKind::ConnectionClosed { server }, ["10.0.0.9:5064", "before it confirmed"]),
+            (refused(Refusal::Connection), ["10.0.0.9:5064", "the connection"]),
+            (refused(Refusal::Channel), ["10.0.0.9:5064", "the channel"]),
+            (refused(Refusal::ReadAccess), ["10.0.0.9:5064", "no read access"]),
+            (refused(Refusal::WriteAccess), ["10.0.0.9:5064", "no write access"]),
+            (refused(Eca::GETFAIL.into()), ["channel read request failed", "ECA_GETFAIL"]),
+            (ErrorKind::Disconnected { server }, ["10.0.0.9:5064", "lost"]),
+            (ErrorKind::ContextClosed, ["context", "closed"]),
+            (ErrorKind::Misuse { reason: "too long".into() }, [": ", "too long"]),
+            (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, ["operating system", "no socket or thread"]),
         ] {
-            let text = error.to_string();
+            let text = Error::new("x:y", kind).to_string();
             assert!(texts.iter().all(|part| text.contains(part)), "{text}");
+            assert_eq!(text.matches("x:y").count(), 1, "{text}");
+            assert!(!text.contains("EPICS_"), "the library's user may not use the environment: {text}");
         }
+    }
+
+    #[test]
+    fn an_error_without_a_pv_is_its_kind() {
+        let error = Error::misuse("", "no name");
+
+        assert_eq!((error.to_string(), error.pv()), ("no name".into(), ""));
+    }
+
+    #[test]
+    fn an_error_of_the_system_keeps_its_cause() {
+        use std::error::Error as _;
+        let error = Error::system("x", io::Error::from_raw_os_error(24));
+
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(24));
+        assert!(Error::misuse("x", "y").source().is_none());
+    }
+
+    #[test]
+    fn errors_are_compared_by_pv_and_kind_and_are_one_pointer_wide() {
+        let failed = |pv: &str, kind| Error::system(pv, io::Error::from(kind));
+
+        assert_eq!(failed("x", io::ErrorKind::OutOfMemory), failed("x", io::ErrorKind::OutOfMemory));
+        assert_ne!(failed("x", io::ErrorKind::OutOfMemory), failed("x", io::ErrorKind::WouldBlock));
+        assert_ne!(failed("x", io::ErrorKind::OutOfMemory), failed("y", io::ErrorKind::OutOfMemory));
+        assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
     }
 }

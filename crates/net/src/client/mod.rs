@@ -34,11 +34,11 @@ pub use self::callbacks::{Executor, Job};
 pub use self::channel::{Channel, ChannelState};
 use self::circuit::Circuit;
 use self::deadlines::Deadlines;
-pub use self::error::{Error, Refusal, WrongReply};
-pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions, WhenFull};
+pub use self::error::{Error, ErrorKind, Refusal, WrongReply};
+pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorIter, MonitorOptions, WhenFull};
 pub use self::notice::Notice;
 use self::notice::Notices;
-pub use self::operation::{Given, Operation, OutcomeOf};
+pub use self::operation::{Operation, Output};
 pub(crate) use self::reactor::{Driven, Reactor, Turn};
 use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
@@ -49,6 +49,23 @@ use crate::sync::lock;
 ///
 /// Clones share the same context. All contexts of a process share the reactor thread and the search socket; each
 /// context has its own circuits and channels.
+///
+/// # Examples
+///
+/// ```
+/// # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+/// # let config = fodo_net::ClientConfig::at(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+/// use fodo_net::Context;
+///
+/// // `config`: for instance that of the environment, from `ClientConfig::from_env()`.
+/// let context = Context::new(config);
+/// let reading = context.channel("demo:temperature")?.get()?;
+/// println!("{:?} since {:?}", reading.value, reading.time);
+///
+/// // Closes all circuits; monitors end.
+/// context.close();
+/// # Ok::<(), fodo_net::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     core: Arc<ContextCore>,
@@ -92,12 +109,23 @@ impl std::fmt::Debug for Edge {
 }
 
 impl Context {
-    /// Creates a context with this configuration. Opens no socket and starts no thread.
+    /// Creates a context with this configuration. Opens no socket and starts no thread. See the example of [`Context`].
     pub fn new(config: ClientConfig) -> Context {
         Context::with_executor(config, Executor::One)
     }
 
     /// Like [`Context::new`], but `executor` determines the threads on which monitor callbacks run.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    ///
+    /// use fodo_net::{ClientConfig, Context, Executor};
+    ///
+    /// let four = NonZeroUsize::new(4).unwrap();
+    /// let context = Context::with_executor(ClientConfig::default(), Executor::Many(four));
+    /// ```
     pub fn with_executor(config: ClientConfig, executor: Executor) -> Context {
         let core = ContextCore {
             config,
@@ -111,7 +139,17 @@ impl Context {
         Context { core: Arc::new(core) }
     }
 
-    /// Creates a context configured by the `EPICS_CA_*` environment variables.
+    /// Creates a context configured by the `EPICS_CA_*` environment variables. Fails if one of them is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let context = fodo_net::Context::from_env()?;
+    /// println!("{:?}", context.channel("machine:current")?.get()?.value);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_env() -> Result<Context, ConfigError> {
         Ok(Context::new(ClientConfig::from_env()?))
     }
@@ -120,6 +158,17 @@ impl Context {
     /// is none within `timeout`.
     ///
     /// Each notice is returned once, to one of the calling threads. If no thread takes them, the first 256 are kept.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::Duration;
+    ///
+    /// while let Some(notice) = context.next_notice(Duration::ZERO) {
+    ///     eprintln!("{notice}");
+    /// }
+    /// ```
     pub fn next_notice(&self, timeout: Duration) -> Option<Notice> {
         self.core.notices.next(timeout)
     }
@@ -127,7 +176,7 @@ impl Context {
     /// Opens a channel to the PV `name`; the search for it starts at once. Each call creates a separate channel.
     ///
     /// Fails if `name` is empty, too long or contains NUL, after [`Context::close`], and if the system provides no
-    /// socket or thread.
+    /// socket or thread. See the example of [`Context`].
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
         self.channel_at(name, 0)
     }
@@ -135,8 +184,19 @@ impl Context {
     /// Like [`Context::channel`], on the circuit of this priority. Slow traffic at one priority does not delay another.
     ///
     /// Also fails if `priority` is above 99.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// // Large arrays do not delay the interlock's value.
+    /// let interlock = context.channel_at("demo:temperature", 90)?;
+    /// let spectrum = context.channel("demo:spectrum")?;
+    /// println!("{:?} {:?}", interlock.get()?.value, spectrum.get()?.value);
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
-        let misuse = |reason: &str| Err(Error::Misuse { pv: name.to_owned(), reason: reason.to_owned() });
+        let misuse = |reason: &str| Err(Error::misuse(name, reason));
         if name.is_empty() {
             return misuse("a channel needs a name");
         }
@@ -149,23 +209,24 @@ impl Context {
         if priority > limit::PRIORITY_MAX {
             return misuse("the priority must be between 0 and 99");
         }
-        self.core.open().map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
+        self.core.open().map_err(|error| Error::system(name, error))?;
         let channel = Channel::open(name, priority, &self.core);
         // Checked only now: if `close` ran too early to see the new channel, the context is closed here.
         if self.core.is_closed() {
-            return Err(Error::Closed { pv: name.to_owned() });
+            return Err(Error::new(name, ErrorKind::ContextClosed));
         }
         Ok(channel)
     }
 
     /// Closes every circuit of this context and its clones, permanently.
     ///
-    /// Pending operations end with [`Error::Closed`], and so do all later ones. A pending put may or may not have
-    /// reached its server. Each monitor receives [`MonitorEvent::Closed`] as its last event. Callbacks receive it on
+    /// Pending operations end with [`ErrorKind::ContextClosed`], and so do all later ones. A pending put may or may not
+    /// have reached its server. Each monitor receives [`MonitorEvent::Closed`] as its last event. Callbacks receive it on
     /// the callback thread, which ends when the last clone of the context is dropped.
     ///
     /// Does not block and costs no round trip: servers see the connection close. May be called from any thread,
-    /// including from a callback, and more than once; later calls have no effect.
+    /// including from a callback, and more than once; later calls have no effect. See the example of
+    /// [`Monitor`].
     pub fn close(&self) {
         self.core.close();
     }
@@ -301,6 +362,7 @@ pub struct Facts {
 
 /// Which attributes to request in addition to the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Detail {
     /// No attributes.
     Value,

@@ -1,16 +1,18 @@
 mod queue;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
+use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Meta, Reading};
+use futures_core::Stream;
 
 use self::queue::Queue;
 use super::callbacks::Callbacks;
-use super::channel::{Channel, ChannelCore};
+use super::channel::{Channel, ChannelCore, Responsiveness};
 use super::circuit::{Circuit, Seat};
 use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request, WrongReply};
@@ -33,6 +35,7 @@ pub struct MonitorOptions {
 /// What happens to updates that are not taken in time. Each lost update is counted as merged, and a
 /// [`MonitorEvent::Merged`] marks its position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// The newest update replaces the last one in the queue: the oldest updates and the newest one are kept. With
     /// `queue_max` 1 only the newest is kept.
@@ -62,6 +65,7 @@ impl MonitorOptions {
 
 /// An event of a subscription.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum MonitorEvent {
     /// The channel is active; an update follows.
     Connected(Facts),
@@ -208,8 +212,11 @@ impl MonitorCore {
         self.push(MonitorEvent::Rights(facts))
     }
 
-    pub(super) fn heard(self: &Arc<Self>, is_heard: bool) -> Waiter {
-        self.push(if is_heard { MonitorEvent::Responsive } else { MonitorEvent::Unresponsive })
+    pub(super) fn responsiveness_changed(self: &Arc<Self>, now: Responsiveness) -> Waiter {
+        self.push(match now {
+            Responsiveness::Responsive => MonitorEvent::Responsive,
+            Responsiveness::Silent => MonitorEvent::Unresponsive,
+        })
     }
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
@@ -312,6 +319,56 @@ impl MonitorCore {
 }
 
 /// A running subscription; ends when dropped.
+///
+/// Its events are taken in one of four ways. A thread waits for them: [`Monitor::iter`] without a limit,
+/// [`Monitor::next_timeout`] with one. A task awaits them: a monitor is a [`Stream`], and [`Monitor::next_event`] is a
+/// future that needs no trait. Or a callback receives them ([`Channel::monitor_with`]).
+///
+/// The events end after [`MonitorEvent::Closed`], when the context is closed.
+///
+/// # Examples
+///
+/// ```
+/// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+/// use fodo_net::{MonitorEvent, MonitorOptions};
+///
+/// let monitor = context.channel("demo:temperature")?.monitor(MonitorOptions::default());
+/// for event in &monitor {
+///     match event {
+///         MonitorEvent::Connected(facts) => println!("connected to {}", facts.server),
+///         MonitorEvent::Update(reading) => {
+///             println!("{:?}, {}", reading.value, reading.alarm.severity);
+///             // Ends the loop.
+///             context.close();
+///         }
+///         MonitorEvent::Disconnected => println!("the value is stale"),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(monitor.counts().delivered, 1);
+/// # Ok::<(), fodo_net::Error>(())
+/// ```
+///
+/// As a stream, with the combinators of the crate `futures-util`:
+///
+/// ```
+/// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+/// use fodo_net::{MonitorEvent, MonitorOptions};
+/// use futures_util::StreamExt;
+///
+/// # pollster::block_on(async {
+/// let monitor = context.channel("demo:temperature")?.monitor(MonitorOptions::newest());
+/// let values = monitor.filter_map(|event| async move {
+///     match event {
+///         MonitorEvent::Update(reading) => Some(reading.value),
+///         _ => None,
+///     }
+/// });
+/// let mut values = std::pin::pin!(values);
+/// println!("{:?}", values.next().await);
+/// # Ok::<(), fodo_net::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Monitor {
     core: Arc<MonitorCore>,
@@ -328,7 +385,21 @@ impl Monitor {
     ///
     /// Also returns `None`, at once, if there can be no event: after [`MonitorEvent::Closed`], and for a monitor with a
     /// callback, which receives all of them.
-    pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::Duration;
+    ///
+    /// use fodo_net::{MonitorEvent, MonitorOptions};
+    ///
+    /// let monitor = context.channel("demo:gap")?.monitor(MonitorOptions::newest());
+    /// let event = monitor.next_timeout(Duration::from_secs(5));
+    /// assert!(matches!(event, Some(MonitorEvent::Connected(_))));
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn next_timeout(&self, timeout: Duration) -> Option<MonitorEvent> {
         // Computed only when needed: usually an event is queued already.
         let mut deadline = None;
         loop {
@@ -345,13 +416,42 @@ impl Monitor {
         }
     }
 
-    /// The next event as a future; the client's reactor wakes it. It resolves to `None` if there can be no event: after
-    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which receives all of them.
-    pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent>> + '_ {
-        std::future::poll_fn(|cx| self.pop_or_wait(|| Waiter::Future(cx.waker().clone())))
+    /// The events, in order; each step blocks until there is one. See the example of [`Monitor`].
+    ///
+    /// Ends after [`MonitorEvent::Closed`]; for a monitor with a callback, which receives all events, at once.
+    pub fn iter(&self) -> MonitorIter<'_> {
+        MonitorIter { monitor: self }
     }
 
-    /// The update counters so far.
+    /// The next event as a future; the client's reactor wakes it. It resolves to `None` if there can be no event: after
+    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which receives all of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use fodo_net::{MonitorEvent, MonitorOptions};
+    ///
+    /// # pollster::block_on(async {
+    /// let monitor = context.channel("demo:gap")?.monitor(MonitorOptions::newest());
+    /// while let Some(event) = monitor.next_event().await {
+    ///     if let MonitorEvent::Update(reading) = event {
+    ///         println!("{:?}", reading.value);
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok::<(), fodo_net::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent>> + '_ {
+        std::future::poll_fn(|cx| self.poll_event(cx))
+    }
+
+    fn poll_event(&self, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent>> {
+        self.pop_or_wait(|| Waiter::Future(cx.waker().clone()))
+    }
+
+    /// The update counters so far. See the example of [`Monitor`].
     pub fn counts(&self) -> Counts {
         let state = lock(&self.core.state);
         Counts {
@@ -383,6 +483,40 @@ impl Monitor {
         Poll::Pending
     }
 }
+
+/// The events of a monitor; ends after [`MonitorEvent::Closed`]. Each poll costs no round trip.
+impl Stream for Monitor {
+    type Item = MonitorEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent>> {
+        self.poll_event(cx)
+    }
+}
+
+impl<'a> IntoIterator for &'a Monitor {
+    type Item = MonitorEvent;
+    type IntoIter = MonitorIter<'a>;
+
+    fn into_iter(self) -> MonitorIter<'a> {
+        self.iter()
+    }
+}
+
+/// Blocking iterator over the events of a monitor; see [`Monitor::iter`].
+#[derive(Debug)]
+pub struct MonitorIter<'a> {
+    monitor: &'a Monitor,
+}
+
+impl Iterator for MonitorIter<'_> {
+    type Item = MonitorEvent;
+
+    fn next(&mut self) -> Option<MonitorEvent> {
+        self.monitor.next_timeout(Duration::MAX)
+    }
+}
+
+impl std::iter::FusedIterator for MonitorIter<'_> {}
 
 impl Drop for Monitor {
     fn drop(&mut self) {

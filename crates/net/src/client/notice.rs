@@ -7,11 +7,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Refusal;
+use super::operation::deadline_after;
 use crate::limit;
 use crate::sync::lock;
 
 /// Something a user should know although no operation failed.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Notice {
     /// Two servers serve the same name; reported once per channel.
     TwoServers {
@@ -85,7 +87,7 @@ impl Notices {
 
     /// The next notice; `None` if there is none in time.
     pub(super) fn next(&self, timeout: Duration) -> Option<Notice> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         let mut waiting = lock(&self.waiting);
         loop {
             if let Some(notice) = waiting.pop_front() {
@@ -129,6 +131,14 @@ mod tests {
             assert_eq!(notices.next(Duration::ZERO), Some(notice(number)));
         }
         assert_eq!(notices.next(Duration::from_millis(1)), None);
+    }
+
+    #[test]
+    fn a_wait_without_a_limit_returns_a_notice_that_is_there() {
+        let notices = Notices::default();
+        notices.push(Notice::Unresolved { host: "far".into() });
+
+        assert_eq!(notices.next(Duration::MAX), Some(Notice::Unresolved { host: "far".into() }));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Task {
 
 /// The result of a successful operation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// For [`Task::Connect`].
     Connected(Facts),
     /// For [`Task::Get`].
@@ -266,41 +266,49 @@ pub(super) fn deadline_after(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
-/// The type that an operation returns.
-pub trait Given: Sized {
-    #[doc(hidden)]
-    fn given(outcome: OutcomeOf) -> Option<Self>;
-}
+/// What a successful operation returns: [`Facts`], a [`Reading`] or `()`. No other type can implement it.
+pub trait Output: sealed::FromOutcome {}
 
-/// An outcome before its conversion.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct OutcomeOf(Outcome);
+impl Output for Facts {}
+impl Output for Reading {}
+impl Output for () {}
 
-impl Given for Facts {
-    #[inline]
-    fn given(outcome: OutcomeOf) -> Option<Self> {
-        match outcome.0 {
-            Outcome::Connected(facts) => Some(facts),
-            _ => None,
+mod sealed {
+    use fodo_data::Reading;
+
+    use super::super::Facts;
+    use super::Outcome;
+
+    /// Conversion from an outcome; `None` for the outcome of another task.
+    pub trait FromOutcome: Sized {
+        fn from_outcome(outcome: Outcome) -> Option<Self>;
+    }
+
+    impl FromOutcome for Facts {
+        #[inline]
+        fn from_outcome(outcome: Outcome) -> Option<Self> {
+            match outcome {
+                Outcome::Connected(facts) => Some(facts),
+                _ => None,
+            }
         }
     }
-}
 
-impl Given for Reading {
-    #[inline]
-    fn given(outcome: OutcomeOf) -> Option<Self> {
-        match outcome.0 {
-            Outcome::Reading(reading) => Some(reading),
-            _ => None,
+    impl FromOutcome for Reading {
+        #[inline]
+        fn from_outcome(outcome: Outcome) -> Option<Self> {
+            match outcome {
+                Outcome::Reading(reading) => Some(reading),
+                _ => None,
+            }
         }
     }
-}
 
-impl Given for () {
-    #[inline]
-    fn given(outcome: OutcomeOf) -> Option<Self> {
-        matches!(outcome.0, Outcome::Written).then_some(())
+    impl FromOutcome for () {
+        #[inline]
+        fn from_outcome(outcome: Outcome) -> Option<Self> {
+            matches!(outcome, Outcome::Written).then_some(())
+        }
     }
 }
 
@@ -309,6 +317,28 @@ impl Given for () {
 /// It needs no async runtime: any executor can poll it, and the client's reactor wakes it. A future that has not ended
 /// within [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) of its first poll ends with the
 /// same error that [`Operation::wait`] returns after that time.
+///
+/// # Examples
+///
+/// ```
+/// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+/// use std::time::Duration;
+///
+/// use fodo_net::Request;
+///
+/// let gap = context.channel("demo:gap")?;
+/// // Both are in progress before the first is waited for.
+/// let (connecting, getting) = (gap.start_connect(), gap.start_get(Request::default()));
+/// println!("connected to {}", connecting.wait()?.server);
+/// println!("{:?}", getting.wait_timeout(Duration::from_secs(1))?.value);
+///
+/// # pollster::block_on(async {
+/// // In an async function.
+/// gap.start_put(13.0).await?;
+/// # Ok::<(), fodo_net::Error>(())
+/// # }).unwrap();
+/// # Ok::<(), fodo_net::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping an operation cancels it"]
 pub struct Operation<T> {
@@ -319,24 +349,37 @@ pub struct Operation<T> {
     has_deadline: bool,
     /// Keeps the channel open.
     _channel: Channel,
-    gives: std::marker::PhantomData<fn() -> T>,
+    output: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Given> Operation<T> {
+impl<T: Output> Operation<T> {
     pub(super) fn new(core: Arc<OperationCore>, channel: Channel) -> Operation<T> {
-        Operation { core, is_over: false, has_deadline: false, _channel: channel, gives: std::marker::PhantomData }
+        Operation { core, is_over: false, has_deadline: false, _channel: channel, output: std::marker::PhantomData }
     }
 
-    /// Blocks until the operation ends or `timeout` has passed; meanwhile the calling thread reads the circuit.
+    /// Blocks until the operation ends or
+    /// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) has passed; meanwhile the calling
+    /// thread reads the circuit. See the example of [`Operation`].
     ///
     /// A timeout cancels the operation; the error names the step that was not reached.
-    pub fn wait(mut self, timeout: Duration) -> Result<T, Error> {
+    pub fn wait(self) -> Result<T, Error> {
+        let timeout = self.default_timeout();
+        self.wait_timeout(timeout)
+    }
+
+    /// Like [`Operation::wait`], with its own timeout. See the example of [`Operation`].
+    pub fn wait_timeout(mut self, timeout: Duration) -> Result<T, Error> {
         // With many operations in flight, most have ended when they are waited for: do not read the clock.
         if let Some(result) = self.core.take() {
             self.is_over = true;
-            return given(result);
+            return converted(result);
         }
         self.wait_until(deadline_after(timeout), timeout)
+    }
+
+    /// The timeout of an operation that is waited for without one.
+    pub(super) fn default_timeout(&self) -> Duration {
+        self.core.channel.operation_timeout()
     }
 
     /// Like [`Operation::wait`], until a deadline; `timeout` is the total time the caller has waited by then.
@@ -344,7 +387,7 @@ impl<T: Given> Operation<T> {
         match self.core.wait_until(deadline) {
             Some(result) => {
                 self.is_over = true;
-                given(result)
+                converted(result)
             }
             None => Err(self.core.channel.timed_out(timeout)),
         }
@@ -353,21 +396,21 @@ impl<T: Given> Operation<T> {
 
 /// Converts an outcome to the type that the caller requested.
 #[inline]
-pub(super) fn given<T: Given>(result: Result<Outcome, Error>) -> Result<T, Error> {
-    match T::given(OutcomeOf(result?)) {
-        Some(given) => Ok(given),
+pub(super) fn converted<T: Output>(result: Result<Outcome, Error>) -> Result<T, Error> {
+    match T::from_outcome(result?) {
+        Some(output) => Ok(output),
         None => unreachable!("an operation ends with the outcome of its own task"),
     }
 }
 
-impl<T: Given> Future for Operation<T> {
+impl<T: Output> Future for Operation<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
             Some(result) => {
                 self.is_over = true;
-                Poll::Ready(given(result))
+                Poll::Ready(converted(result))
             }
             None => {
                 match self.core.circuit() {

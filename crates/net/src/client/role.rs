@@ -16,6 +16,17 @@ pub enum Reader {
     Resting(Instant),
 }
 
+/// The result of [`Role::take`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The calling thread is the reader; it must undo the reactor's registration.
+    FromReactor,
+    /// The calling thread is the reader; no thread was before.
+    FromNone,
+    /// Another caller is the reader.
+    Not,
+}
+
 /// The reader and the callers that wait for the role. `W` wakes one of them; `Id` identifies them.
 #[derive(Debug)]
 pub struct Role<Id, W> {
@@ -34,16 +45,13 @@ impl<Id: PartialEq, W> Role<Id, W> {
         self.reader
     }
 
-    /// Makes the calling thread the reader, unless another caller is. `Some(true)`: the reactor had the role, and the
-    /// new reader must undo its registration. `None`: another caller has it.
+    /// Makes the calling thread the reader, unless another caller is.
     #[must_use]
-    pub fn take(&mut self) -> Option<bool> {
-        match self.reader {
-            Reader::Caller => None,
-            before => {
-                self.reader = Reader::Caller;
-                Some(before == Reader::Reactor)
-            }
+    pub fn take(&mut self) -> Taken {
+        match std::mem::replace(&mut self.reader, Reader::Caller) {
+            Reader::Caller => Taken::Not,
+            Reader::Reactor => Taken::FromReactor,
+            Reader::Resting(_) => Taken::FromNone,
         }
     }
 
@@ -104,7 +112,7 @@ mod tests {
         let mut state = shared.lock().unwrap();
         state.waiters.insert(mine, thread::current());
         while !state.answered.contains(&mine) {
-            if state.role.take().is_none() {
+            if state.role.take() == Taken::Not {
                 let me = thread::current();
                 let id = me.id();
                 state.role.block(id, me);

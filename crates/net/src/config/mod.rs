@@ -39,8 +39,9 @@ pub struct ClientConfig {
     pub echo_after: Duration,
     /// Largest accepted payload, in bytes (EPICS_CA_MAX_ARRAY_BYTES, EPICS_CA_AUTO_ARRAY_BYTES).
     pub payload_bytes_max: usize,
-    /// Timeout of an awaited [`Operation`](crate::Operation), from its first poll; a put with completion takes as long
-    /// as its record does. A blocking call has its own timeout. [`Duration::MAX`]: no limit. No variable sets it.
+    /// Timeout of calls without one of their own, such as [`Channel::get`](crate::Channel::get), and of an awaited
+    /// [`Operation`](crate::Operation), from its first poll. A put with completion takes as long as its record does.
+    /// [`Duration::MAX`]: no limit. No variable sets it.
     pub operation_timeout: Duration,
     /// How long a blocking call polls for its reply before it sleeps. Waking a sleeping thread on another core takes
     /// longer than the reply; polling uses a whole core (FODO_SPIN_US).

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
 use fodo_ca::message::Answer;
-use fodo_net::{ChannelState, ClientConfig, Context, Error, Pv, Server, ServerConfig, Source};
+use fodo_net::{ChannelState, ClientConfig, Context, ErrorKind, Pv, Server, ServerConfig, Source};
 use socket2::{Domain, Socket, Type};
 
 use crate::cell::{Cell, Table, client, client_at, local, number, quiet, serve};
@@ -53,7 +53,7 @@ fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
     let (n, from) = liar.recv_from(&mut buffer).unwrap();
     liar.send_to(&claims(&buffer[..n], hanging.local_addr().unwrap().port()), from).unwrap();
     let start = Instant::now();
-    let y = context.channel("y").unwrap().get(PATIENCE).unwrap();
+    let y = context.channel("y").unwrap().get_timeout(PATIENCE).unwrap();
     let took = start.elapsed();
     // Skips searches for "y", which it has not claimed, until "x" is searched for again.
     while liar.recv_from(&mut buffer).unwrap().0 != n || buffer[32] != b'x' {}
@@ -82,14 +82,14 @@ fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_serve
     let server = serve(&Arc::new(Everything(Arc::new(Cell::new(1.5)))));
     let (longest, too_long) = ("x".repeat(511), "x".repeat(512));
 
-    let reading = client(&server).channel(&longest).unwrap().get(PATIENCE).unwrap();
+    let reading = client(&server).channel(&longest).unwrap().get_timeout(PATIENCE).unwrap();
     let error = client(&server).channel(&too_long).unwrap_err();
     let mut raw = Raw::with_channel(server.tcp_port(), &longest);
     raw.say(&[create(1, &too_long)]);
     let answer = raw.until(|answer| matches!(answer, Answer::CreateChan { .. } | Answer::CreateChFail { .. })).0;
 
     assert_eq!(number(&reading), 1.5);
-    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    assert!(matches!(error.kind(), ErrorKind::Misuse { .. }), "{error:?}");
     assert_eq!(answer, Answer::CreateChFail { cid: Cid(1) });
 }
 

@@ -14,7 +14,7 @@ use crate::raw::{DOUBLE, Raw, bare, echo, subscribe};
 /// The next update; other events are ignored.
 fn update(monitor: &Monitor) -> Reading {
     loop {
-        match monitor.next(PATIENCE) {
+        match monitor.next_timeout(PATIENCE) {
             Some(MonitorEvent::Update(reading)) => return reading,
             Some(_) => {}
             None => panic!("no update"),
@@ -86,7 +86,7 @@ fn row_28_a_subscription_follows_an_array_that_grows_shrinks_and_vanishes() {
         table.0["a"].set(elements.clone());
 
         assert!(update(&monitor).value == Value::from(elements.clone()), "an update of {n} elements");
-        assert!(a.get(PATIENCE).unwrap().value == Value::from(elements), "a get of {n} elements");
+        assert!(a.get_timeout(PATIENCE).unwrap().value == Value::from(elements), "a get of {n} elements");
     }
 }
 
@@ -213,7 +213,7 @@ fn row_52_who_subscribes_within_a_change_gets_one_first_value_and_none_older_aft
 
     while_it_counts(&table.0["n"], || {
         for _ in 0..300 {
-            let mut last = number(&n.get(PATIENCE).unwrap());
+            let mut last = number(&n.get_timeout(PATIENCE).unwrap());
             let monitor = n.monitor(MonitorOptions::default());
             for step in 0..4 {
                 let next = number(&update(&monitor));
@@ -257,7 +257,7 @@ fn row_52_a_server_that_restarts_within_changes_gives_nothing_older_than_before(
                 last = next;
             }
             drop(server.take());
-            while let Some(event) = monitor.next(PATIENCE) {
+            while let Some(event) = monitor.next_timeout(PATIENCE) {
                 match event {
                     MonitorEvent::Update(reading) => last = number(&reading),
                     MonitorEvent::Disconnected => break,
@@ -286,7 +286,7 @@ fn row_53_odd_numbers_and_odd_times_arrive_as_they_were_posted() {
         let alarm = Alarm { severity: Severity::Invalid, status: Status(999) };
         table.0["n"].set_reading(Reading { time, alarm, ..Reading::bare(Value::from(value)) });
 
-        for reading in [update(&monitor), n.get(PATIENCE).unwrap()] {
+        for reading in [update(&monitor), n.get_timeout(PATIENCE).unwrap()] {
             assert_eq!(number(&reading).to_bits(), value.to_bits());
             assert_eq!((reading.time, reading.alarm), (time, alarm), "{value} at {seconds} s");
         }

@@ -131,7 +131,7 @@ impl Wire {
 /// Waits for an update.
 fn until(monitor: &Monitor, is_wanted: impl Fn(&Reading) -> bool) {
     loop {
-        match monitor.next(PATIENCE) {
+        match monitor.next_timeout(PATIENCE) {
             Some(MonitorEvent::Update(reading)) if is_wanted(&reading) => return,
             Some(_) => {}
             None => unreachable!("no update is received"),
@@ -143,7 +143,7 @@ fn until(monitor: &Monitor, is_wanted: impl Fn(&Reading) -> bool) {
 fn told(monitor: &Monitor) -> Option<MonitorEvent> {
     let start = Instant::now();
     while start.elapsed() < 2 * PATIENCE {
-        match monitor.next(PATIENCE) {
+        match monitor.next_timeout(PATIENCE) {
             Some(MonitorEvent::Update(_)) | None => {}
             other => return other,
         }

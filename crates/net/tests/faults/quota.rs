@@ -37,7 +37,7 @@ fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64)
     let monitor = client(server).channel(name).unwrap().monitor(MonitorOptions::default());
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        match monitor.next(PATIENCE) {
+        match monitor.next_timeout(PATIENCE) {
             Some(MonitorEvent::Update(reading)) if is_wanted(number(&reading)) => return,
             _ => {}
         }
@@ -86,7 +86,7 @@ fn row_17_a_client_that_wants_more_channels_than_fit_is_told_closed_logged_and_c
     greedy.ended_after();
     let line = lines.recv_timeout(PATIENCE).unwrap();
     assert_eq!(line.peer, Some(its_address));
-    assert!(line.what.contains("more channels"), "{}", line.what);
+    assert!(line.what.contains("too many channels"), "{}", line.what);
     assert!(is_served(&mut neighbour), "of the same host");
     eventually_status(&server, "s:REFUSED", |n| n == 1.0);
 }
@@ -278,7 +278,7 @@ fn row_81_silent_clients_of_a_host_give_way_to_new_ones_and_the_status_names_the
     silent.drain(..20).for_each(|mut evicted| assert!(evicted.ended_after() < PATIENCE));
     let status = client(&server).channel("s:UNUSED_HOST").unwrap();
     let start = Instant::now();
-    while !format!("{:?}", status.get(PATIENCE).unwrap().value).contains("127.0.0.1 (") {
+    while !format!("{:?}", status.get_timeout(PATIENCE).unwrap().value).contains("127.0.0.1 (") {
         assert!(start.elapsed() < PATIENCE);
     }
 }
@@ -372,9 +372,9 @@ fn row_49_the_slow_subscriber_of_many_is_named_first_with_what_it_keeps_waiting(
             let present = start.elapsed().as_secs_f64();
             table.0["image"].set(vec![present; 20_000]);
             let is_newest = |event| matches!(event, Some(MonitorEvent::Update(reading)) if number(&reading) == present);
-            good.iter().for_each(|monitor| while !is_newest(monitor.next(PATIENCE)) {});
+            good.iter().for_each(|monitor| while !is_newest(monitor.next_timeout(PATIENCE)) {});
         }
-        let text = status.get(PATIENCE).unwrap().value.long_text().unwrap_or_default().to_str().into_owned();
+        let text = status.get_timeout(PATIENCE).unwrap().value.long_text().unwrap_or_default().to_str().into_owned();
         let list = text.split_once("\"list\":[").map(|(_, list)| list.to_owned()).unwrap_or_default();
         let first = list.split('}').next().unwrap_or_default().to_owned();
         if first.contains(&its_address) && !first.contains("\"waiting_s\":null") {

@@ -28,7 +28,7 @@ fn row_77_what_speaks_another_protocol_is_closed_at_once() {
         let after = stranger.ended_after();
         assert!(after < Duration::from_secs(1), "{:?} after {after:?}", bytes.escape_ascii().to_string());
     }
-    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+    assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn row_21_puts_that_never_end_are_refused_from_a_bound_on_and_leave_the_circuit_
     }
     flooding.say(&[echo()]);
     assert_eq!(flooding.hear().unwrap().0, Answer::Echo {});
-    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+    assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
     table.0["slow"].complete(1);
     assert_eq!(flooding.hear().unwrap().0, put_answer(0, Eca::NORMAL));
 }
@@ -133,7 +133,7 @@ fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
 
     eventually(|| !table.0["x"].has_listeners());
     eventually(|| Arc::strong_count(&table.0["x"]) == 1);
-    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+    assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_u
     let table = Table::of([("a", Cell::new(vec![1.5; LARGE])), ("x", Cell::new(1.5))]);
     let server = serve(&table);
     let x = client(&server).channel("x").unwrap();
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
     let mut deaf = Raw::with_channel(server.tcp_port(), "a");
 
     let n_said = deaf.flood(&read(1), 100 << 20);
     for _ in 0..100 {
-        assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.5);
+        assert_eq!(number(&x.get_timeout(PATIENCE).unwrap()), 1.5);
     }
     for _ in 0..10 {
         assert_eq!(deaf.hear().unwrap().1.len(), LARGE * 8, "it goes on where it stopped");
@@ -172,7 +172,7 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
     let server = serve(&table);
     let context = client(&server);
     let x = context.channel("x").unwrap();
-    x.connect(PATIENCE).unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
     let (is_over, to) = (AtomicBool::new(false), local(server.udp_port()));
 
     let (at_x, at_y) = std::thread::scope(|scope| {
@@ -185,8 +185,8 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
                 }
             });
         }
-        let at_x: Vec<_> = (0..20).map(|_| x.get(PATIENCE)).collect();
-        let at_y = context.channel("y").unwrap().get(PATIENCE);
+        let at_x: Vec<_> = (0..20).map(|_| x.get_timeout(PATIENCE)).collect();
+        let at_y = context.channel("y").unwrap().get_timeout(PATIENCE);
         is_over.store(true, Ordering::Relaxed);
         (at_x, at_y)
     });
@@ -205,7 +205,7 @@ fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
 
     deaf.say(&[read(1).repeat(N)]);
     let x = client(&server).channel("x").unwrap();
-    (0..20).for_each(|_| assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.5));
+    (0..20).for_each(|_| assert_eq!(number(&x.get_timeout(PATIENCE).unwrap()), 1.5));
     for _ in 0..30 {
         assert_eq!(deaf.hear().unwrap().1.len(), 128 * 1024 * 8);
     }

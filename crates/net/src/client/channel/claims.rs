@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fodo_ca::search::Claim;
 
-use super::state::{Phase, State, Trouble};
+use super::state::{Phase, Responsiveness, State, Trouble};
 use super::{ChannelCore, Circuit, Notice};
 use crate::client::search::is_one_server;
 use crate::limit;
@@ -28,14 +28,16 @@ impl ChannelCore {
         let pause = match phase {
             Phase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => limit::OTHER_CLAIM,
             Phase::Searching => return true,
-            Phase::Connecting(circuit) | Phase::Active(circuit, _, false) if circuit.server() != server => {
+            Phase::Connecting(circuit) | Phase::Active(circuit, _, Responsiveness::Silent)
+                if circuit.server() != server =>
+            {
                 let silent = circuit.clone();
                 drop(state);
                 silent.abandon(self);
                 self.context.search().stop(self.cid);
                 return true;
             }
-            Phase::Connecting(_) | Phase::Active(_, _, false) => {
+            Phase::Connecting(_) | Phase::Active(_, _, Responsiveness::Silent) => {
                 until_active.get_or_insert_default().failed(Trouble::Claimed(server))
             }
             Phase::Active(..) | Phase::Closed => return false,

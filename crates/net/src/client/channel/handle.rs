@@ -6,15 +6,50 @@ use std::time::Duration;
 
 use fodo_data::{Array, Kind, Reading, Value};
 
-use super::state::Phase;
+use super::state::{Phase, Responsiveness};
 use super::{ChannelCore, ChannelState};
 use crate::client::callbacks::Callbacks;
 use crate::client::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
-use crate::client::operation::{Given, Operation, Task};
+use crate::client::operation::{Operation, Output, Task};
 use crate::client::{ContextCore, Error, Facts, Priority, Request};
 use crate::sync::lock;
 
 /// A handle to one PV on its server. Clones share the channel; dropping the last clone closes it.
+///
+/// A channel connects by itself, and again after a failure. Every operation first waits until the channel is connected.
+///
+/// | operation | blocks | blocks, with its own timeout | starts |
+/// | --- | --- | --- | --- |
+/// | connect | [`connect`](Channel::connect) | [`connect_timeout`](Channel::connect_timeout) | [`start_connect`](Channel::start_connect) |
+/// | read | [`get`](Channel::get), [`get_with`](Channel::get_with), [`get_into`](Channel::get_into) | [`get_timeout`](Channel::get_timeout), [`get_with_timeout`](Channel::get_with_timeout), [`get_into_timeout`](Channel::get_into_timeout) | [`start_get`](Channel::start_get) |
+/// | write, and wait until the server has completed processing | [`put`](Channel::put) | [`put_timeout`](Channel::put_timeout) | [`start_put`](Channel::start_put) |
+/// | write | [`put_unconfirmed`](Channel::put_unconfirmed) | [`put_unconfirmed_timeout`](Channel::put_unconfirmed_timeout) | [`start_put_unconfirmed`](Channel::start_put_unconfirmed) |
+/// | subscribe | | | [`monitor`](Channel::monitor), [`monitor_with`](Channel::monitor_with) |
+///
+/// Calls without a timeout of their own end after
+/// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout). An [`Operation`] that was started is
+/// waited for or awaited.
+///
+/// # Examples
+///
+/// ```
+/// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+/// use std::time::Duration;
+///
+/// use fodo_net::{ChannelState, Value};
+///
+/// let gap = context.channel("demo:gap")?;
+/// let facts = gap.connect()?;
+/// assert_eq!((gap.name(), gap.state()), ("demo:gap", ChannelState::Active));
+/// assert!(facts.may_write);
+///
+/// gap.put(12.5)?;
+/// assert_eq!(gap.get()?.value, Value::from(12.5));
+///
+/// // A record that takes long to process needs a longer timeout.
+/// gap.put_timeout(13.0, Duration::from_secs(60))?;
+/// # Ok::<(), fodo_net::Error>(())
+/// ```
 pub struct Channel(Arc<ChannelCore>);
 
 impl Clone for Channel {
@@ -40,6 +75,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
+/// State and connection.
 impl Channel {
     pub(in crate::client) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
         Channel(context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone())))
@@ -49,29 +85,59 @@ impl Channel {
         &self.0
     }
 
-    /// The PV's name.
+    fn timeout(&self) -> Duration {
+        self.core().operation_timeout()
+    }
+
+    /// The PV's name. See the example of [`Channel`].
     pub fn name(&self) -> &str {
         self.core().name()
     }
 
-    /// The channel's current state. No round trip.
+    /// The channel's current state. No round trip. See the example of [`Channel`].
     pub fn state(&self) -> ChannelState {
         match lock(&self.core().state).phase {
             Phase::Searching => ChannelState::Searching,
             Phase::Connecting(_) => ChannelState::Connecting,
-            Phase::Active(_, _, true) => ChannelState::Active,
-            Phase::Active(_, _, false) => ChannelState::Unresponsive,
+            Phase::Active(_, _, Responsiveness::Responsive) => ChannelState::Active,
+            Phase::Active(_, _, Responsiveness::Silent) => ChannelState::Unresponsive,
             Phase::Closed => ChannelState::Closed,
         }
     }
 
     /// What the server has reported about the channel; `None` while it is not active. No round trip.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// let spectrum = context.channel("demo:spectrum")?;
+    /// spectrum.connect()?;
+    ///
+    /// assert_eq!(spectrum.facts().map(|facts| facts.count_max), Some(3));
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn facts(&self) -> Option<Facts> {
         self.core().facts()
     }
 
     /// Why the channel is not active after waiting for `waited`, as the error that an operation would return. `None`
     /// while it is active. No round trip.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::Duration;
+    ///
+    /// use fodo_net::ErrorKind;
+    ///
+    /// let absent = context.channel("demo:absent")?;
+    /// let error = absent.why_inactive(Duration::ZERO).unwrap();
+    ///
+    /// assert_eq!(error.kind(), &ErrorKind::NotFound { after: Duration::ZERO });
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn why_inactive(&self, waited: Duration) -> Option<Error> {
         match self.state() {
             ChannelState::Active | ChannelState::Unresponsive => None,
@@ -80,23 +146,81 @@ impl Channel {
         }
     }
 
-    /// Waits until the channel is active and returns its facts.
+    /// Waits until the channel is active and returns its facts. See the example of [`Channel`].
     ///
     /// The steps are the search, the TCP connection unless one to that server exists, and one round trip. Fails after
-    /// `timeout` with the step that was not reached.
-    pub fn connect(&self, timeout: Duration) -> Result<Facts, Error> {
-        self.start_connect().wait(timeout)
+    /// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) with the step that was not reached.
+    pub fn connect(&self) -> Result<Facts, Error> {
+        self.connect_timeout(self.timeout())
     }
 
+    /// Like [`Channel::connect`], with its own timeout.
+    pub fn connect_timeout(&self, timeout: Duration) -> Result<Facts, Error> {
+        self.start_connect().wait_timeout(timeout)
+    }
+
+    /// Starts an operation that ends when the channel is active.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// let gap = context.channel("demo:gap")?;
+    /// let connecting = gap.start_connect();
+    /// // Other work.
+    /// println!("connected to {}", connecting.wait()?.server);
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn start_connect(&self) -> Operation<Facts> {
+        self.start(Task::Connect, false)
+    }
+
+    pub(in crate::client) fn start_task<T: Output>(&self, task: Task) -> Operation<T> {
+        self.start(task, false)
+    }
+
+    pub(super) fn start<T: Output>(&self, task: Task, is_driven: bool) -> Operation<T> {
+        Operation::new(self.core().start(task, is_driven, None), self.clone())
+    }
+}
+
+/// Reading.
+impl Channel {
     /// Reads the value with alarm and time stamp; one round trip when connected. Blocks; the calling thread itself
-    /// reads the circuit.
-    pub fn get(&self, timeout: Duration) -> Result<Reading, Error> {
-        self.get_with(Request::default(), timeout)
+    /// reads the circuit. See the example of [`Channel`].
+    pub fn get(&self) -> Result<Reading, Error> {
+        self.get_timeout(self.timeout())
+    }
+
+    /// Like [`Channel::get`], with its own timeout.
+    pub fn get_timeout(&self, timeout: Duration) -> Result<Reading, Error> {
+        self.get_with_timeout(Request::default(), timeout)
     }
 
     /// Like [`Channel::get`], with the type, attributes and number of elements of `request`.
-    pub fn get_with(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
-        self.start(Task::Get(request), true).wait(timeout)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use fodo_net::{Detail, Request, Value};
+    ///
+    /// let temperature = context.channel("demo:temperature")?;
+    /// let reading = temperature.get_with(Request { detail: Detail::Full, ..Request::default() })?;
+    /// assert_eq!(reading.meta.unwrap().units, "K".into());
+    ///
+    /// let spectrum = context.channel("demo:spectrum")?;
+    /// let first = spectrum.get_with(Request { count: 2, ..Request::default() })?;
+    /// assert_eq!(first.value, Value::from(vec![0.0, 1.0]));
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn get_with(&self, request: Request) -> Result<Reading, Error> {
+        self.get_with_timeout(request, self.timeout())
+    }
+
+    /// Like [`Channel::get_with`], with its own timeout.
+    pub fn get_with_timeout(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
+        self.start(Task::Get(request), true).wait_timeout(timeout)
     }
 
     /// Like [`Channel::get_with`], but reuses the memory of the array in `reading` for a large array. This requires
@@ -104,47 +228,94 @@ impl Channel {
     /// them.
     ///
     /// On failure `reading` contains an empty array.
-    pub fn get_into(&self, reading: &mut Reading, request: Request, timeout: Duration) -> Result<(), Error> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use fodo_net::Request;
+    ///
+    /// let spectrum = context.channel("demo:spectrum")?;
+    /// let mut reading = spectrum.get()?;
+    /// for _ in 0..3 {
+    ///     spectrum.get_into(&mut reading, Request::default())?;
+    ///     println!("{} elements", reading.value.len());
+    /// }
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn get_into(&self, reading: &mut Reading, request: Request) -> Result<(), Error> {
+        self.get_into_timeout(reading, request, self.timeout())
+    }
+
+    /// Like [`Channel::get_into`], with its own timeout.
+    pub fn get_into_timeout(&self, reading: &mut Reading, request: Request, timeout: Duration) -> Result<(), Error> {
         let value = std::mem::replace(&mut reading.value, Value::Array(Array::empty(Kind::U8)));
-        let room = match value {
+        let buffer = match value {
             Value::Array(array) => Some(array),
             Value::Scalar(_) => None,
         };
         let operation: Operation<Reading> =
-            Operation::new(self.core().start(Task::Get(request), true, room), self.clone());
-        *reading = operation.wait(timeout)?;
+            Operation::new(self.core().start(Task::Get(request), true, buffer), self.clone());
+        *reading = operation.wait_timeout(timeout)?;
         Ok(())
     }
 
-    /// Writes `value` and waits until the server has completed processing; one round trip when connected.
-    pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        self.start(Task::Put(value.into()), true).wait(timeout)
-    }
-
-    /// Starts an operation that ends when the channel is active.
-    pub fn start_connect(&self) -> Operation<Facts> {
-        self.start(Task::Connect, false)
-    }
-
     /// Starts a get. Does not block.
+    ///
+    /// # Examples
+    ///
+    /// Two gets in one round trip; [`many::get`](crate::many::get) does this for many channels.
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use fodo_net::Request;
+    ///
+    /// let (gap, temperature) = (context.channel("demo:gap")?, context.channel("demo:temperature")?);
+    /// let getting = [gap.start_get(Request::default()), temperature.start_get(Request::default())];
+    /// for operation in getting {
+    ///     println!("{:?}", operation.wait()?.value);
+    /// }
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn start_get(&self, request: Request) -> Operation<Reading> {
         self.start(Task::Get(request), false)
     }
+}
+
+/// Writing; see also [`Channel::put_unconfirmed`].
+impl Channel {
+    /// Writes `value` and waits until the server has completed processing; one round trip when connected. See the
+    /// example of [`Channel`].
+    pub fn put(&self, value: impl Into<Value>) -> Result<(), Error> {
+        self.put_timeout(value, self.timeout())
+    }
+
+    /// Like [`Channel::put`], with its own timeout.
+    pub fn put_timeout(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
+        self.start(Task::Put(value.into()), true).wait_timeout(timeout)
+    }
 
     /// Starts a put with completion. Does not block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::Duration;
+    ///
+    /// let moving = context.channel("demo:gap")?.start_put(20.0);
+    /// // Other work, while the gap opens.
+    /// moving.wait_timeout(Duration::from_secs(60))?;
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::Put(value.into()), false)
     }
+}
 
-    pub(in crate::client) fn start_task<T: Given>(&self, task: Task) -> Operation<T> {
-        self.start(task, false)
-    }
-
-    pub(super) fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {
-        Operation::new(self.core().start(task, is_driven, None), self.clone())
-    }
-
-    /// Starts a subscription; the caller takes its events from the returned [`Monitor`].
+/// Subscribing.
+impl Channel {
+    /// Starts a subscription; the caller takes its events from the returned [`Monitor`], which has an example.
     ///
     /// It survives disconnections: events report them, and the subscription restarts when the channel is active again.
     pub fn monitor(&self, options: MonitorOptions) -> Monitor {
@@ -155,25 +326,37 @@ impl Channel {
     ///
     /// Callbacks run on one thread of the context unless its [`Executor`](crate::Executor) is set otherwise. The
     /// subscription ends when the returned monitor is dropped. Fails if the system provides no thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::sync::mpsc;
+    ///
+    /// use fodo_net::{MonitorEvent, MonitorOptions};
+    ///
+    /// let (sender, values) = mpsc::channel();
+    /// let temperature = context.channel("demo:temperature")?;
+    /// let _monitor = temperature.monitor_with(MonitorOptions::default(), move |event| {
+    ///     if let MonitorEvent::Update(reading) = event {
+    ///         // Fails when the receiver is dropped; then no one needs the value.
+    ///         let _ = sender.send(reading.value);
+    ///     }
+    /// })?;
+    /// println!("{:?}", values.recv().unwrap());
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
     pub fn monitor_with(
         &self,
         options: MonitorOptions,
         callback: impl FnMut(MonitorEvent) + Send + 'static,
     ) -> Result<Monitor, Error> {
         let callback: Callback = Box::new(callback);
-        let callbacks = self
-            .core()
-            .context
-            .callbacks()
-            .map_err(|error| Error::System { pv: self.name().to_owned(), reason: error.to_string() })?;
+        let callbacks = self.core().context.callbacks().map_err(|error| Error::system(self.name(), error))?;
         Ok(self.start_monitor(options, Some((callback, callbacks))))
     }
 
-    fn start_monitor(
-        &self,
-        options: MonitorOptions,
-        callback: Option<(Callback, Arc<Callbacks>)>,
-    ) -> Monitor {
+    fn start_monitor(&self, options: MonitorOptions, callback: Option<(Callback, Arc<Callbacks>)>) -> Monitor {
         let core = self.core();
         let monitor = MonitorCore::new(core.clone(), options, callback);
         let active = {

@@ -9,7 +9,7 @@ use fodo_ca::Rights;
 use super::super::circuit::{Circuit, Place};
 use super::super::monitor::MonitorCore;
 use super::super::operation::{OperationCore, Outcome, Task};
-use super::super::{Error, Facts, Refusal};
+use super::super::{Error, ErrorKind, Facts, Refusal};
 use crate::limit;
 
 /// The data that a channel's lock guards.
@@ -42,13 +42,19 @@ pub(super) struct UntilActive {
 pub(super) enum Phase {
     Searching,
     Connecting(Arc<Circuit>),
-    Active(Arc<Circuit>, Place, Responsive),
+    Active(Arc<Circuit>, Place, Responsiveness),
     /// The last handle was dropped, or the context was closed.
     Closed,
 }
 
 /// Whether the server of an active channel responds.
-pub(super) type Responsive = bool;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum Responsiveness {
+    /// It responds.
+    Responsive,
+    /// It has been silent for too long; its circuit is still open.
+    Silent,
+}
 
 /// Why a claim did not make a channel active.
 #[derive(Clone, Debug)]
@@ -69,12 +75,13 @@ impl Trouble {
     }
 
     /// The error of an operation that has waited for `after`.
-    pub(super) fn error(&self, pv: String, after: Duration) -> Error {
-        match self.clone() {
-            Trouble::Claimed(server) => Error::NoAnswer { pv, server, after },
-            Trouble::Dropped(server) => Error::Dropped { pv, server },
-            Trouble::Refused(server, refusal) => Error::Refused { pv, server, refusal },
-        }
+    pub(super) fn error(&self, pv: &str, after: Duration) -> Error {
+        let kind = match self.clone() {
+            Trouble::Claimed(server) => ErrorKind::NoReply { server, after },
+            Trouble::Dropped(server) => ErrorKind::ConnectionClosed { server },
+            Trouble::Refused(server, refusal) => ErrorKind::Refused { server, refusal },
+        };
+        Error::new(pv, kind)
     }
 }
 
@@ -105,7 +112,7 @@ impl State {
             _ => return None,
         };
         let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
-        Some(Error::Refused { pv: pv.to_owned(), server, refusal })
+        Some(Error::new(pv, ErrorKind::Refused { server, refusal }))
     }
 
     /// The result of a task that needs no request on an active channel: connecting, or one without access.

@@ -20,32 +20,60 @@ impl ChannelCore {
             }
         };
         let written = circuit.write(self, place, value, timeout)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
+        Some(written.map_err(|reason| Error::misuse(self.name(), reason)))
     }
 }
 
+/// Writing without a reply.
 impl Channel {
     /// Writes `value` without waiting for a reply; returns when the request was passed to the circuit. No round trip.
     ///
     /// A put that closely follows another one may be sent together with later ones: a fifth of a millisecond later, or
     /// when its context is closed. A refusal by the server is reported as
     /// [`Notice::PutRefused`](super::super::Notice::PutRefused).
-    pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// let gap = context.channel("demo:gap")?;
+    /// for step in 0..10 {
+    ///     gap.put_unconfirmed(12.5 + f64::from(step))?;
+    /// }
+    /// println!("{} bytes are still queued", gap.unsent_bytes());
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn put_unconfirmed(&self, value: impl Into<Value>) -> Result<(), Error> {
+        self.put_unconfirmed_timeout(value, self.core().operation_timeout())
+    }
+
+    /// Like [`Channel::put_unconfirmed`], with its own timeout.
+    pub fn put_unconfirmed_timeout(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         let value = value.into();
         match self.core().write_now(&value, timeout) {
             Some(written) => written,
-            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait(timeout),
+            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait_timeout(timeout),
         }
     }
 
     /// Starts a put without a reply. It ends when the request was passed to the circuit, regardless of how many bytes
     /// wait there ([`Channel::unsent_bytes`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// # pollster::block_on(async {
+    /// context.channel("demo:gap")?.start_put_unconfirmed(12.5).await?;
+    /// # Ok::<(), fodo_net::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn start_put_unconfirmed(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::PutUnconfirmed(value.into()), false)
     }
 
     /// Number of bytes of requests that wait in the channel's circuit because the server does not read them; 0 while
-    /// the channel is not active. No round trip.
+    /// the channel is not active. No round trip. See the example of [`Channel::put_unconfirmed`].
     pub fn unsent_bytes(&self) -> usize {
         let circuit = match &lock(&self.core().state).phase {
             Phase::Active(circuit, ..) => circuit.clone(),

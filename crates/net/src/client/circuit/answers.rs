@@ -10,7 +10,7 @@ use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Now, Reading};
 
 use super::super::batch::{Batch, Failure, Reply, got};
-use super::super::channel::{Activated, ChannelCore, Trouble};
+use super::super::channel::{Activated, ChannelCore, Responsiveness, Trouble};
 use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
 use super::super::numbering::Numbering;
@@ -96,7 +96,9 @@ impl Circuit {
                 Event::Unresponsive => self.unresponsive(state),
                 Event::Responsive => {
                     let State { channels, afterwards, .. } = state;
-                    channels.values().for_each(|channel| channel.set_responsive(true, afterwards));
+                    channels
+                        .values()
+                        .for_each(|channel| channel.set_responsiveness(Responsiveness::Responsive, afterwards));
                 }
                 Event::Closed(_) => self.close(state, None),
             }
@@ -151,7 +153,7 @@ impl Circuit {
     /// The server is silent. Active channels are kept; the others have waited long enough.
     fn unresponsive(&self, state: &mut State) {
         let State { channels, afterwards, .. } = &mut *state;
-        channels.values().for_each(|channel| channel.set_responsive(false, afterwards));
+        channels.values().for_each(|channel| channel.set_responsiveness(Responsiveness::Silent, afterwards));
         let unconfirmed: Vec<Cid> =
             channels.values().filter(|channel| channel.is_connecting()).map(|channel| channel.cid()).collect();
         for cid in unconfirmed {

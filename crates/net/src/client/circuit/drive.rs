@@ -11,7 +11,7 @@ use mio::{Interest, Token};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::super::reactor::{Driven, Turn};
-use super::super::role::Reader;
+use super::super::role::{Reader, Taken};
 use super::{Circuit, Phase, State};
 use crate::sync::lock;
 use crate::{clock, limit};
@@ -26,12 +26,12 @@ impl Circuit {
                 break;
             }
             match state.role.take() {
-                None => {
+                Taken::Not => {
                     state = self.wait_for_the_reader(state, deadline - now);
                     continue;
                 }
-                Some(true) => self.deregister(),
-                Some(false) => {}
+                Taken::FromReactor => self.deregister(),
+                Taken::FromNone => {}
             }
             state = self.read_until(state, deadline, is_done);
             state.role.rest(Instant::now());

@@ -70,7 +70,7 @@ impl Circuit {
         let ended = match state.request(ioid, task, place, expected) {
             Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
             Ok(()) => return,
-            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
+            Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
         };
         state.operations.remove(ioid);
         state.afterwards.woken.push(operation.end(ended));
