@@ -197,21 +197,70 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
     index == left.len() && index == right.len()
 }
 
+/// The names of `N` successive rows, from the row `first` on; for the messages of links.
+pub(crate) const fn names<const N: usize>(rows: &[FieldInfo], first: &str) -> [&'static str; N] {
+    let first = position(rows, first) as usize;
+    let mut names = [""; N];
+    let mut index = 0;
+    while index < N {
+        names[index] = rows[first + index].name;
+        index += 1;
+    }
+    names
+}
+
 /// Returns a reference to a field of a locked record.
 pub(crate) type SlotOf<R> = for<'a> fn(&'a mut R) -> Slot<'a>;
 
 /// Turns a table of fields into a struct, its initial values, the rows, and access by number.
 ///
-/// `fields`: `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;` `arrays`: `rust_name: [Type(size or menu);
-/// n] [ATTRIBUTES] { "NAME" index, ... } = initial;` for families like INPA to INPU; the initial value is optional.
-/// `private`: members that clients cannot access.
+/// `fields`: rows `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;`, and groups `..group(arguments);` of
+/// `record/groups.rs`, which stand for their rows. `arrays`: `rust_name: [Type(size or menu); n] [ATTRIBUTES] "PREFIX"
+/// LABELS "SUFFIX" = initial;` for families like INPA to INPU, with the labels of `record/groups.rs`; suffix and initial
+/// value are optional. `private`: members that clients cannot access.
 macro_rules! record_fields {
+    ($(#[$doc:meta])* $record:ident fields { $($rows:tt)* } arrays { $($families:tt)* } private $private:tt) => {
+        $crate::field::with_groups! { [$(#[$doc])* $record $private { $($families)* }] [] $($rows)* }
+    };
+}
+
+/// Replaces the groups in a table by their rows, one after another, then continues with the families.
+macro_rules! with_groups {
+    ($head:tt [$($done:tt)*]
+        $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)*
+        ..$group:ident $group_args:tt; $($rest:tt)*) => {
+        $crate::record::groups::$group! { $group_args $head
+            [$($done)* $($name $field: $dbf $(($arg))? $(= $initial)? $(, $($flag)+)?;)*] $($rest)* }
+    };
+    ([$(#[$doc:meta])* $record:ident $private:tt { $($families:tt)* }] [$($done:tt)*] $($rows:tt)*) => {
+        $crate::field::with_labels! { [$(#[$doc])* $record $private { $($done)* $($rows)* }] [] $($families)* }
+    };
+}
+
+/// Replaces the labels of the families by their lists, one after another, then defines the struct.
+macro_rules! with_labels {
+    (@list $list:tt $head:tt [$($done:tt)*] [$($family:tt)*] $suffix:literal $(= $initial:expr)?; $($rest:tt)*) => {
+        $crate::field::with_labels! { $head [$($done)* { $($family)* $suffix $list [$($initial)?] }] $($rest)* }
+    };
+    (@list $list:tt $head:tt [$($done:tt)*] [$($family:tt)*] $(= $initial:expr)?; $($rest:tt)*) => {
+        $crate::field::with_labels! { $head [$($done)* { $($family)* "" $list [$($initial)?] }] $($rest)* }
+    };
+    ([$($head:tt)*] [$($done:tt)*]) => {
+        $crate::field::record_struct! { $($head)* $($done)* }
+    };
+    ($head:tt $done:tt $family:ident: $elements:tt $flags:tt $prefix:literal $labels:ident $($rest:tt)*) => {
+        $crate::record::groups::labels! { $labels $head $done [$family: $elements $flags $prefix] $($rest)* }
+    };
+}
+
+/// Defines the struct of a table without groups, with the labels of each family.
+macro_rules! record_struct {
     (
         $(#[$doc:meta])* $record:ident
-        fields { $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)* }
-        arrays { $($family:ident: [$fdbf:ident $farg:tt; $n:literal] $fflags:tt
-            { $($fname:literal $index:literal),* $(,)? } $(= $finitial:expr;)?)* }
-        private { $($(#[$private_doc:meta])* $private:ident: $ptype:ty;)* }
+        { $($(#[$private_doc:meta])* $private:ident: $ptype:ty;)* }
+        { $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)* }
+        $({ $family:ident: [$fdbf:ident $farg:tt; $n:literal] $fflags:tt $prefix:literal $suffix:literal
+            [$($label:literal $index:literal)*] [$($finitial:expr)?] })*
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
@@ -242,7 +291,7 @@ macro_rules! record_fields {
                     flags: $crate::field::flags!([$($($flag)+)?]),
                 },)*
                 $($($crate::field::FieldInfo {
-                    name: $fname,
+                    name: concat!($prefix, $label, $suffix),
                     dbf: $crate::field::Dbf::$fdbf,
                     size: $crate::field::size!($fdbf $farg),
                     menu: $crate::field::choices!($fdbf $farg),
@@ -290,4 +339,4 @@ macro_rules! flags {
     ([$($flag:ident)*]) => { 0 $(| $crate::field::$flag)* };
 }
 
-pub(crate) use {choices, flags, initial, record_fields, size};
+pub(crate) use {choices, flags, initial, record_fields, record_struct, size, with_groups, with_labels};

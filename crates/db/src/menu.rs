@@ -61,3 +61,26 @@ menus! {
 
 /// The alarm statuses.
 pub(crate) const ALARM_STAT: &[&str] = fodo_data::Status::NAMES;
+
+/// Severities: the choices of `ALARM_SEVR`.
+pub(crate) const NO_ALARM: u16 = 0;
+pub(crate) const MAJOR: u16 = 2;
+pub(crate) const INVALID: u16 = 3;
+
+/// Choices of `YES_NO` and of `SIMM`.
+pub(crate) const NO: u16 = 0;
+pub(crate) const YES: u16 = 1;
+pub(crate) const RAW: u16 = 2;
+
+/// A choice of `OMSL`: the value is read through DOL.
+pub(crate) const CLOSED_LOOP: u16 = 1;
+/// A choice of `POST` and `STRING_POST`.
+pub(crate) const ALWAYS: u16 = 1;
+/// A choice of `CALCOUT_DOPT`: the result of OCAL is written.
+pub(crate) const USE_OCAL: u16 = 1;
+/// Choices of `CONVERT`; those that follow are names of breakpoint tables.
+pub(crate) const NO_CONVERSION: u16 = 0;
+pub(crate) const SLOPE: u16 = 1;
+pub(crate) const LINEAR: u16 = 2;
+/// The value of SSCN that is no choice of `SCAN`: simulation mode does not change SCAN.
+pub(crate) const NO_SCAN: u16 = u16::MAX;

@@ -2,7 +2,6 @@
 
 use fodo_data::{Scalar, Text};
 
-use crate::calc::{CalcError, Program};
 use crate::common::row;
 use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, ParsedLink, parse};
@@ -43,7 +42,10 @@ impl FileLoad<'_> {
             }
             scalar => scalar?,
         };
-        if let Err(error) = compiled(kind, row, &text.to_str()) {
+        if row.has(SPECIAL)
+            && row.dbf == Dbf::String
+            && let Some(Err(error)) = self.cell(record).and_then(|cell| with(cell, |body| body.compile(field, text)))
+        {
             return Err(format!("{} cannot be \"{text}\": {error}", row.name));
         }
         if field == kind.value {
@@ -58,21 +60,6 @@ impl FileLoad<'_> {
     fn set_scalar(&mut self, record: u32, field: u16, scalar: Scalar) {
         self.cell(record).and_then(|cell| with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar))));
     }
-}
-
-/// Checks the expression of a field that contains one. Most of these fields may be empty.
-fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcError> {
-    let is_expression = row.has(SPECIAL) && (["CALC", "OCAL"].contains(&row.name) || row.name.starts_with("CLC"));
-    let may_be_empty = row.name != "CALC" || ["acalcout", "scalcout", "swait"].contains(&kind.name);
-    if !is_expression || text.is_empty() && may_be_empty {
-        return Ok(());
-    }
-    let compiled = match kind.name {
-        "scalcout" | "transform" => Program::compile_text(text),
-        "acalcout" => Program::compile_array(text),
-        _ => Program::compile(text),
-    };
-    compiled.map(|_| ())
 }
 
 /// Converts a text to the type of a field.

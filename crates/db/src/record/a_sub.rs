@@ -5,14 +5,14 @@ use std::sync::Arc;
 use fodo_data::{Array, Kind, Limits, Meta, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::field::record_fields;
+use crate::field::{names, record_fields};
 use crate::link::Target;
-use crate::menu;
+use crate::menu::{self, INVALID};
 use crate::post::Posts;
 use crate::put::fitting;
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
-use crate::record::simulation::constant;
-use crate::record::{CHANGED, Record, inputs, record_type};
+use crate::record::simulation::set_constant;
+use crate::record::{CHANGED, Record, index_in, inputs, is_changed, record_type};
 use crate::routine::{ASubCall, ArrayRoutine, N_ARRAYS, Routines};
 use crate::step::{Broken, Outcome, Step};
 
@@ -35,39 +35,17 @@ record_fields! {
         "EFLG" posting: Menu(menu::ASUB_EFLG) = ON_CHANGE;
     }
     arrays {
-        inputs: [InLink(); 21] [] {
-            "INPA" 0, "INPB" 1, "INPC" 2, "INPD" 3, "INPE" 4, "INPF" 5, "INPG" 6, "INPH" 7, "INPI" 8, "INPJ" 9, "INPK" 10, "INPL" 11, "INPM" 12, "INPN" 13, "INPO" 14, "INPP" 15, "INPQ" 16, "INPR" 17, "INPS" 18, "INPT" 19, "INPU" 20
-        }
-        args: [Array(); 21] [ASL0] {
-            "A" 0, "B" 1, "C" 2, "D" 3, "E" 4, "F" 5, "G" 6, "H" 7, "I" 8, "J" 9, "K" 10, "L" 11, "M" 12, "N" 13, "O" 14, "P" 15, "Q" 16, "R" 17, "S" 18, "T" 19, "U" 20
-        } = Array::empty(Kind::F64);
-        arg_types: [Menu(menu::FTYPE); 21] [NOMOD] {
-            "FTA" 0, "FTB" 1, "FTC" 2, "FTD" 3, "FTE" 4, "FTF" 5, "FTG" 6, "FTH" 7, "FTI" 8, "FTJ" 9, "FTK" 10, "FTL" 11, "FTM" 12, "FTN" 13, "FTO" 14, "FTP" 15, "FTQ" 16, "FTR" 17, "FTS" 18, "FTT" 19, "FTU" 20
-        } = DOUBLE;
-        arg_capacities: [ULong(); 21] [NOMOD] {
-            "NOA" 0, "NOB" 1, "NOC" 2, "NOD" 3, "NOE" 4, "NOF" 5, "NOG" 6, "NOH" 7, "NOI" 8, "NOJ" 9, "NOK" 10, "NOL" 11, "NOM" 12, "NON" 13, "NOO" 14, "NOP" 15, "NOQ" 16, "NOR" 17, "NOS" 18, "NOT" 19, "NOU" 20
-        } = 1;
-        arg_lengths: [ULong(); 21] [NOMOD] {
-            "NEA" 0, "NEB" 1, "NEC" 2, "NED" 3, "NEE" 4, "NEF" 5, "NEG" 6, "NEH" 7, "NEI" 8, "NEJ" 9, "NEK" 10, "NEL" 11, "NEM" 12, "NEN" 13, "NEO" 14, "NEP" 15, "NEQ" 16, "NER" 17, "NES" 18, "NET" 19, "NEU" 20
-        } = 1;
-        outputs: [OutLink(); 21] [] {
-            "OUTA" 0, "OUTB" 1, "OUTC" 2, "OUTD" 3, "OUTE" 4, "OUTF" 5, "OUTG" 6, "OUTH" 7, "OUTI" 8, "OUTJ" 9, "OUTK" 10, "OUTL" 11, "OUTM" 12, "OUTN" 13, "OUTO" 14, "OUTP" 15, "OUTQ" 16, "OUTR" 17, "OUTS" 18, "OUTT" 19, "OUTU" 20
-        }
-        values: [Array(); 21] [ASL0] {
-            "VALA" 0, "VALB" 1, "VALC" 2, "VALD" 3, "VALE" 4, "VALF" 5, "VALG" 6, "VALH" 7, "VALI" 8, "VALJ" 9, "VALK" 10, "VALL" 11, "VALM" 12, "VALN" 13, "VALO" 14, "VALP" 15, "VALQ" 16, "VALR" 17, "VALS" 18, "VALT" 19, "VALU" 20
-        } = Array::empty(Kind::F64);
-        value_types: [Menu(menu::FTYPE); 21] [NOMOD] {
-            "FTVA" 0, "FTVB" 1, "FTVC" 2, "FTVD" 3, "FTVE" 4, "FTVF" 5, "FTVG" 6, "FTVH" 7, "FTVI" 8, "FTVJ" 9, "FTVK" 10, "FTVL" 11, "FTVM" 12, "FTVN" 13, "FTVO" 14, "FTVP" 15, "FTVQ" 16, "FTVR" 17, "FTVS" 18, "FTVT" 19, "FTVU" 20
-        } = DOUBLE;
-        value_capacities: [ULong(); 21] [NOMOD] {
-            "NOVA" 0, "NOVB" 1, "NOVC" 2, "NOVD" 3, "NOVE" 4, "NOVF" 5, "NOVG" 6, "NOVH" 7, "NOVI" 8, "NOVJ" 9, "NOVK" 10, "NOVL" 11, "NOVM" 12, "NOVN" 13, "NOVO" 14, "NOVP" 15, "NOVQ" 16, "NOVR" 17, "NOVS" 18, "NOVT" 19, "NOVU" 20
-        } = 1;
-        value_lengths: [ULong(); 21] [NOMOD] {
-            "NEVA" 0, "NEVB" 1, "NEVC" 2, "NEVD" 3, "NEVE" 4, "NEVF" 5, "NEVG" 6, "NEVH" 7, "NEVI" 8, "NEVJ" 9, "NEVK" 10, "NEVL" 11, "NEVM" 12, "NEVN" 13, "NEVO" 14, "NEVP" 15, "NEVQ" 16, "NEVR" 17, "NEVS" 18, "NEVT" 19, "NEVU" 20
-        } = 1;
-        old_lengths: [ULong(); 21] [NOMOD] {
-            "ONVA" 0, "ONVB" 1, "ONVC" 2, "ONVD" 3, "ONVE" 4, "ONVF" 5, "ONVG" 6, "ONVH" 7, "ONVI" 8, "ONVJ" 9, "ONVK" 10, "ONVL" 11, "ONVM" 12, "ONVN" 13, "ONVO" 14, "ONVP" 15, "ONVQ" 16, "ONVR" 17, "ONVS" 18, "ONVT" 19, "ONVU" 20
-        } = 1;
+        inputs: [InLink(); 21] [] "INP" A_TO_U;
+        args: [Array(); 21] [ASL0] "" A_TO_U = Array::empty(Kind::F64);
+        arg_types: [Menu(menu::FTYPE); 21] [NOMOD] "FT" A_TO_U = DOUBLE;
+        arg_capacities: [ULong(); 21] [NOMOD] "NO" A_TO_U = 1;
+        arg_lengths: [ULong(); 21] [NOMOD] "NE" A_TO_U = 1;
+        outputs: [OutLink(); 21] [] "OUT" A_TO_U;
+        values: [Array(); 21] [ASL0] "VAL" A_TO_U = Array::empty(Kind::F64);
+        value_types: [Menu(menu::FTYPE); 21] [NOMOD] "FTV" A_TO_U = DOUBLE;
+        value_capacities: [ULong(); 21] [NOMOD] "NOV" A_TO_U = 1;
+        value_lengths: [ULong(); 21] [NOMOD] "NEV" A_TO_U = 1;
+        old_lengths: [ULong(); 21] [NOMOD] "ONV" A_TO_U = 1;
     }
     private {
         common: Common;
@@ -79,12 +57,7 @@ record_fields! {
     }
 }
 
-record_type!(ASub, "aSub", []);
-
-const VAL: u16 = ASub::at("VAL");
-const A: u16 = ASub::at("A");
-const VALA: u16 = ASub::at("VALA");
-const NEVA: u16 = ASub::at("NEVA");
+record_type!(ASub, "aSub", [], VAL A VALA NEVA);
 
 /// LFLG: read the name of the routine through SUBL.
 const READ: u16 = 1;
@@ -97,10 +70,7 @@ const ALWAYS: u16 = 2;
 const NO_ROUTINE: i32 = 511 << 16 | 35;
 
 /// The names of the output links, for messages.
-const OUTPUTS: [&str; N_ARRAYS] = [
-    "OUTA", "OUTB", "OUTC", "OUTD", "OUTE", "OUTF", "OUTG", "OUTH", "OUTI", "OUTJ", "OUTK", "OUTL", "OUTM", "OUTN",
-    "OUTO", "OUTP", "OUTQ", "OUTR", "OUTS", "OUTT", "OUTU",
-];
+const OUTPUTS: [&str; N_ARRAYS] = names(ASub::ROWS, "OUTA");
 
 impl Record for ASub {
     fn learn(&mut self, routines: &Arc<Routines>) {
@@ -122,9 +92,7 @@ impl Record for ASub {
             self.old_lengths[index] = capacity;
         }
         self.old_values = self.values.to_vec();
-        if let Some(name) = constant::<Text>(&self.name_link) {
-            self.routine_name = name;
-        }
+        set_constant(&mut self.routine_name, &self.name_link);
         if !self.init_routine_name.is_empty() {
             let Some(routine) = self.find(&self.init_routine_name) else { return };
             // Base ignores the result, too.
@@ -148,24 +116,24 @@ impl Record for ASub {
         meta.display = Limits::default();
         meta.precision = crate::meta::precision(row, self.precision);
         let link = match array_of(field)? {
-            Side::In(index) => self.inputs.get(index)?,
-            Side::Out(index) => self.outputs.get(index)?,
+            ArrayField::Input(index) => self.inputs.get(index)?,
+            ArrayField::Output(index) => self.outputs.get(index)?,
         };
         inputs::meta_of_link(link, self.precision, meta)
     }
 
     fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
         let (kind, capacity) = match array_of(field)? {
-            Side::In(index) => (self.arg_types.get(index)?, self.arg_capacities.get(index)?),
-            Side::Out(index) => (self.value_types.get(index)?, self.value_capacities.get(index)?),
+            ArrayField::Input(index) => (self.arg_types.get(index)?, self.arg_capacities.get(index)?),
+            ArrayField::Output(index) => (self.value_types.get(index)?, self.value_capacities.get(index)?),
         };
         Some((kind_of(*kind), *capacity))
     }
 
     fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
         match array_of(field) {
-            Some(Side::In(index)) => self.arg_lengths[index] = self.args[index].len() as u32,
-            Some(Side::Out(index)) => self.value_lengths[index] = self.values[index].len() as u32,
+            Some(ArrayField::Input(index)) => self.arg_lengths[index] = self.args[index].len() as u32,
+            Some(ArrayField::Output(index)) => self.value_lengths[index] = self.values[index].len() as u32,
             None if self.name_source == READ => {}
             None => {
                 self.routine = self.find(&self.routine_name);
@@ -198,15 +166,15 @@ impl Record for ASub {
 
 /// An input or output array, by its index from A or VALA.
 #[derive(Clone, Copy)]
-enum Side {
-    In(usize),
-    Out(usize),
+enum ArrayField {
+    Input(usize),
+    Output(usize),
 }
 
 /// The array that a field number stands for.
-fn array_of(field: u16) -> Option<Side> {
-    let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_ARRAYS);
-    index(A).map(Side::In).or_else(|| index(VALA).map(Side::Out))
+fn array_of(field: u16) -> Option<ArrayField> {
+    let input = index_in(field, A, N_ARRAYS).map(ArrayField::Input);
+    input.or_else(|| index_in(field, VALA, N_ARRAYS).map(ArrayField::Output))
 }
 
 /// Reads the name of the routine and the inputs. Returns whether the routine can be called.
@@ -255,7 +223,7 @@ impl ASub {
             return 0;
         }
         let Some(routine) = self.routine.clone() else {
-            self.common.raise(Status::BAD_SUB, 3);
+            self.common.raise(Status::BAD_SUB, INVALID);
             return NO_ROUTINE;
         };
         let code = self.call(&routine);
@@ -279,9 +247,8 @@ impl ASub {
 
     fn monitor(&mut self, posts: &mut Posts) {
         let mask = posts.alarms(self) | CHANGED;
-        if self.value != self.old_value {
+        if is_changed(&mut self.old_value, &self.value) {
             posts.post(self, VAL, mask);
-            self.old_value = self.value;
         }
         for index in 0..N_ARRAYS {
             let is_length_changed = self.value_lengths[index] != self.old_lengths[index];

@@ -1,40 +1,23 @@
 //! aai: an input array. It differs from waveform in EPICS Base only in that device support may own its memory.
 
-use fodo_data::{Array, Kind, Limits, Meta};
+use fodo_data::{Kind, Limits, Meta};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::menu;
 use crate::post::Posts;
-use crate::record::array::{self, ArrayMeta, array_record, capacity_of, constants, initial, kind_of};
-use crate::record::simulation::{self, Plan, Simulated, plan, simulated, time_source};
+use crate::record::array::{self, ArrayRecord, array_record, zeros};
+use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
-use crate::step::{Broken, Outcome, Step};
+use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An input array.
     Aai
     fields {
-        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
-        "PREC" precision: Short, PROP;
+        ..array(PROP);
         "INP" input: InLink;
-        "EGU" units: String(16), PROP;
-        "HOPR" display_high: Double, PROP;
-        "LOPR" display_low: Double, PROP;
-        "NELM" capacity: ULong = 1, NOMOD PROP;
-        "FTVL" element_type: Menu(menu::FTYPE), NOMOD;
-        "NORD" length: ULong, NOMOD;
-        "SIOL" simulation_value_link: InLink;
-        "SIML" simulation_mode_link: InLink;
-        "SIMM" simulation_mode: Menu(menu::YES_NO), SPECIAL;
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
-        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
-        "SDLY" simulation_delay: Double = -1.0;
-        "MPST" post_value: Menu(menu::ARRAY_POST);
-        "APST" post_archive: Menu(menu::ARRAY_POST);
-        "HASH" hash: ULong;
+        ..simulation(InLink, YES_NO);
     }
     arrays {
     }
@@ -47,78 +30,33 @@ record_type!(Aai, "aai", ["Soft Channel"]);
 simulated!(Aai, has_raw: false);
 array_record!(Aai);
 
-const VAL: u16 = Aai::at("VAL");
-const SIMM: u16 = Aai::at("SIMM");
-
 impl Record for Aai {
     fn init(&mut self) {
         simulation::init(self);
-        self.capacity = capacity_of(self.capacity);
-        let constants = constants(&self.input, self.kind(), self.capacity);
-        if constants.is_some() {
-            self.common.undefined = 0;
+        array::init(self, |aai| &aai.input);
+        if self.capacity == 1 && self.value.is_empty() {
+            // A single element is 0 from the start.
+            self.value = zeros(self.array_meta().kind, 1);
+            self.length = 1;
         }
-        self.value = initial(constants, self.kind(), self.capacity);
-        self.length = self.value.len() as u32;
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         let row = row(Aai::ROWS, field)?;
-        let span = match row.name {
-            "NORD" => Some(Limits { low: 0.0, high: self.capacity.into() }),
-            _ => None,
-        };
-        let display = Limits { low: self.display_low, high: self.display_high };
-        let about = ArrayMeta { kind: self.kind(), units: &self.units, precision: self.precision, display };
-        array::meta(row, &about, span, meta);
+        let span = (row.name == "NORD").then(|| Limits { low: 0.0, high: self.capacity.into() });
+        array::meta(row, &self.array_meta(), span, meta);
         None
     }
 
     fn value_facts(&self) -> Option<(Kind, u32)> {
-        Some((self.kind(), self.capacity))
+        Some((self.array_meta().kind, self.capacity))
     }
 
     fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
-        match field {
-            VAL => array::count(self, posts),
-            SIMM => {
-                simulation::swap_scan(self);
-            }
-            _ => {}
-        }
-        Ok(())
+        array::field_was_put(self, field, posts)
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let kind = step.lock().kind();
-        let mut is_read = true;
-        match plan(step) {
-            Plan::Device => match step.fetch_array("INP", |aai| &aai.input, kind) {
-                Ok(None) => {}
-                Ok(Some(value)) => {
-                    step.post(|aai, posts| array::take(aai, value, posts));
-                    step.stamp_from(|aai| &aai.input);
-                }
-                Err(Broken) => is_read = false,
-            },
-            Plan::Simulate { .. } => match step.fetch_array("SIOL", Aai::value_link, kind) {
-                Ok(None) => {}
-                Ok(Some(value)) => step.post(|aai, posts| array::take(aai, value, posts)),
-                Err(Broken) => is_read = false,
-            },
-            Plan::Failed => is_read = false,
-            Plan::Waiting(delay_s) => return step.complete_after(delay_s),
-        }
-        step.lock().common.undefined = 0;
-        let simulated = time_source(step);
-        step.stamp(simulated);
-        step.post(array::monitor);
-        Outcome::done(is_read)
-    }
-}
-
-impl Aai {
-    fn kind(&self) -> Kind {
-        kind_of(self.element_type)
+        array::process_input(step, |aai| &aai.input, false)
     }
 }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use fodo_data::{EventMask, Meta};
+use fodo_data::{Meta, TimeStamp};
 
 use crate::breaktable::{BreakTable, SelectedTable};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::{Link, Target};
-use crate::menu;
+use crate::link::Target;
+use crate::menu::{LINEAR, MAJOR, NO_CONVERSION, SLOPE};
 use crate::post::Posts;
-use crate::record::device::{self, Device, Fetched, Input, Read};
-use crate::record::levels::{self, Filter, leveled, moved};
-use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
-use crate::record::{Record, record_type};
+use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
+use crate::record::levels::{self, alarm_limits};
+use crate::record::simulation::{self, set_constant, simulated};
+use crate::record::{Record, is_changed, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
@@ -23,46 +23,14 @@ record_fields! {
         "VAL" value: Double, ASL0 PP;
         "INP" input: InLink;
         "PREC" precision: Short, PROP;
-        "LINR" conversion: Menu(menu::CONVERT), PP SPECIAL;
-        "EGUF" units_full: Double, PP SPECIAL;
-        "EGUL" units_low: Double, PP SPECIAL;
-        "EGU" units: String(16), PROP;
-        "HOPR" display_high: Double, PROP;
-        "LOPR" display_low: Double, PROP;
-        "AOFF" adjust_offset: Double, PP;
-        "ASLO" adjust_slope: Double = 1.0, PP;
+        ..conversion(1.0);
         "SMOO" smoothing: Double;
-        "HIHI" hihi: Double, PP PROP;
-        "LOLO" lolo: Double, PP PROP;
-        "HIGH" high: Double, PP PROP;
-        "LOW" low: Double, PP PROP;
-        "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "HSV" high_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "LSV" low_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "HYST" hysteresis: Double;
-        "AFTC" alarm_filter_time: Double;
-        "ADEL" archive_deadband: Double;
-        "MDEL" monitor_deadband: Double;
-        "LALM" last_alarmed: Double, NOMOD;
-        "AFVL" alarm_filter_value: Double, NOMOD;
-        "ALST" last_archived: Double, NOMOD;
-        "MLST" last_monitored: Double, NOMOD;
-        "ESLO" unit_slope: Double = 1.0, PP;
-        "EOFF" unit_offset: Double, PP;
-        "ROFF" raw_offset: ULong, PP;
-        "INIT" is_initial: Short, NOMOD;
-        "LBRK" last_break: Short, NOMOD;
+        ..limits(Double; PROP; PROP);
+        ..alarm_filter();
         "RVAL" raw_value: Long, PP;
         "ORAW" old_raw: Long, NOMOD;
-        "SIOL" simulation_value_link: InLink;
+        ..simulation(InLink, SIMM);
         "SVAL" simulation_value: Double;
-        "SIML" simulation_mode_link: InLink;
-        "SIMM" simulation_mode: Menu(menu::SIMM), SPECIAL;
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
-        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
-        "SDLY" simulation_delay: Double = -1.0;
     }
     arrays {
     }
@@ -73,29 +41,25 @@ record_fields! {
     }
 }
 
-record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"]);
-leveled!(Ai, f64);
+record_type!(
+    Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"],
+    RVAL SIMM
+);
+alarm_limits!(Ai, f64, filtered);
 simulated!(Ai, has_raw: true);
-
-const VAL: u16 = Ai::at("VAL");
-const RVAL: u16 = Ai::at("RVAL");
-const SIMM: u16 = Ai::at("SIMM");
-const LINEAR: u16 = 2;
+input_fields!(Ai, f64, simulated: f64);
 
 impl Record for Ai {
     fn init(&mut self) {
         simulation::init(self);
-        if let Some(value) = constant(&self.simulation_value_link) {
-            self.simulation_value = value;
-        }
+        set_constant(&mut self.simulation_value, &self.simulation_value_link);
         self.is_initial = 1;
-        if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != 1 {
+        if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != SLOPE {
             self.unit_offset = self.units_low;
         }
         if Device::of(self) == Device::Raw {
-            self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
-        } else if let Some(value) = constant(&self.input) {
-            self.value = value;
+            set_constant(&mut self.raw_value, &self.input);
+        } else if set_constant(&mut self.value, &self.input) {
             self.common.undefined = 0;
         }
         // MLST, ALST and LALM stay 0, as in Base: a value set by init is posted when the record is first processed.
@@ -112,8 +76,7 @@ impl Record for Ai {
 
     fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
         if field == SIMM {
-            simulation::swap_scan(self);
-            return Ok(());
+            return simulation::mode_was_put(self);
         }
         // Soft device support does not calculate EOFF and ESLO from EGUL and EGUF.
         self.is_initial = 1;
@@ -121,95 +84,63 @@ impl Record for Ai {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let before = step.lock().common.time;
-        let read = match source(step) {
-            Source::Device => read(step),
-            Source::Simulation(value, is_raw) => step.lock().simulate(value, is_raw),
-            Source::Failed => Read::Failed,
-            Source::Waiting(delay_s) => return step.complete_after(delay_s),
-        };
-        if read == Read::Waiting {
-            return Outcome::Waiting;
-        }
-        let simulated = time_source(step);
-        step.stamp(simulated);
-        let elapsed_s = step.elapsed_s(before);
-        let conversion = step.lock().conversion;
-        let table = step.break_table(conversion);
-        step.post(|ai, posts| {
-            if read == Read::Raw {
-                ai.convert(table.as_ref());
-            }
-            if read != Read::Failed {
-                ai.common.undefined = u8::from(ai.value.is_nan());
-            }
-            let mut state = ai.alarm_filter_value;
-            let time_s = ai.alarm_filter_time;
-            levels::check(ai, Some(Filter { time_s, state: &mut state, elapsed_s }));
-            ai.alarm_filter_value = state;
-            ai.monitor(posts);
-            ai.is_initial = 0;
-        });
-        Outcome::done(read != Read::Failed)
+        device::process(step)
     }
 }
 
-impl Input for Ai {
-    fn input(&self) -> &Link {
-        &self.input
-    }
-}
-
-fn read(step: &mut Step<'_, '_, Ai>) -> Read {
-    let device = Device::of(step.lock());
-    if device == Device::Raw {
-        return match step.fetch("INP", Ai::input) {
-            Ok(raw) => {
-                let ai = step.lock();
-                ai.raw_value = raw.unwrap_or(ai.raw_value);
-                Read::Raw
-            }
-            Err(Broken) => Read::Failed,
-        };
-    }
-    match device::fetch(step) {
-        Fetched::Nothing => Read::Value,
-        Fetched::Value(value) => {
-            let ai = step.lock();
-            if device == Device::Soft || device == Device::Async {
-                ai.take(value);
-            } else {
-                ai.value = value;
-            }
-            Read::Value
+impl InputRecord for Ai {
+    /// Takes a value in engineering units. One that is read through a link is smoothed with the previous one.
+    fn store(&mut self, value: Option<f64>, device: Device) {
+        let Some(value) = value else { return };
+        if device != Device::Soft && device != Device::Async {
+            self.value = value;
+            return;
         }
-        Fetched::Failed => {
-            step.lock().has_read = false;
-            Read::Failed
-        }
-        Fetched::Waiting => Read::Waiting,
-    }
-}
-
-impl Ai {
-    /// Takes a value in engineering units, smoothed with the previous one.
-    fn take(&mut self, value: f64) {
         let is_smoothed = self.smoothing != 0.0 && self.has_read && self.value.is_finite();
         self.value = if is_smoothed { value * (1.0 - self.smoothing) + self.value * self.smoothing } else { value };
         self.has_read = true;
         self.common.undefined = 0;
     }
 
-    fn simulate(&mut self, value: Option<f64>, is_raw: bool) -> Read {
+    fn simulate(&mut self, value: Option<f64>, is_raw: bool) {
         self.simulation_value = value.unwrap_or(self.simulation_value);
         if is_raw {
             self.raw_value = self.simulation_value.floor() as i32;
-            return Read::Raw;
+        } else {
+            self.value = self.simulation_value;
         }
-        self.value = self.simulation_value;
-        Read::Value
     }
 
+    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
+        let raw = step.fetch("INP", Self::input)?;
+        let ai = step.lock();
+        ai.raw_value = raw.unwrap_or(ai.raw_value);
+        Ok(())
+    }
+
+    fn read_failed(&mut self) {
+        self.has_read = false;
+    }
+
+    fn finish(step: &mut Step<'_, '_, Self>, read: ReadResult, before: TimeStamp) {
+        let elapsed_s = step.elapsed_s(before);
+        let conversion = step.lock().conversion;
+        let table = step.break_table(conversion);
+        step.post(|ai, posts| {
+            if read == ReadResult::Raw {
+                ai.convert(table.as_ref());
+            }
+            if read != ReadResult::Failed {
+                ai.common.undefined = u8::from(ai.value.is_nan());
+            }
+            levels::check_filtered(ai, elapsed_s);
+            ai.monitor(posts);
+            ai.is_initial = 0;
+        });
+    }
+}
+
+impl Ai {
     /// Converts raw counts to engineering units.
     ///
     /// Source: EPICS record reference, ai, "Units Conversion".
@@ -220,14 +151,14 @@ impl Ai {
         }
         value += self.adjust_offset;
         match self.conversion {
-            0 => {}
-            1 | LINEAR => value = value * self.unit_slope + self.unit_offset,
+            NO_CONVERSION => {}
+            SLOPE | LINEAR => value = value * self.unit_slope + self.unit_offset,
             _ => {
                 let table = self.table.renew(found, self.is_initial != 0, &mut self.last_break);
                 let converted = table.map(|table| table.to_units(value, &mut self.last_break));
                 value = converted.map_or(value, |converted| converted.value);
                 if !converted.is_some_and(|converted| converted.is_inside) {
-                    self.common.raise(fodo_data::Status::SOFT, 2);
+                    self.common.raise(fodo_data::Status::SOFT, MAJOR);
                 }
             }
         }
@@ -242,20 +173,9 @@ impl Ai {
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
-        if moved(&mut self.last_monitored, self.value, self.monitor_deadband) {
-            mask |= EventMask::VALUE;
-        }
-        if moved(&mut self.last_archived, self.value, self.archive_deadband) {
-            mask |= EventMask::LOG;
-        }
-        if mask.is_empty() {
-            return;
-        }
-        posts.post(self, VAL, mask);
-        if self.old_raw != self.raw_value {
+        let mask = levels::monitor(self, posts);
+        if !mask.is_empty() && is_changed(&mut self.old_raw, &self.raw_value) {
             posts.post(self, RVAL, mask);
-            self.old_raw = self.raw_value;
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
 use crate::post::Posts;
 use crate::put::fitting;
-use crate::record::{CHANGED, Record};
+use crate::record::simulation::{self, Simulated, SimulationMode, simulation_mode};
+use crate::record::{CHANGED, Record, is_changed};
+use crate::step::{Broken, Outcome, Step};
 
 /// The element kinds, in the order of the choices of FTVL.
 pub const KINDS: [Kind; 12] = [
@@ -56,15 +58,6 @@ fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
     Array::F64(Arc::new(numbers.ok()?)).to_kind(kind, None).ok()
 }
 
-/// The initial value of an array record: the constants; else one zero element if the capacity is 1; else no elements.
-pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Array {
-    match constants {
-        Some(array) => array,
-        None if capacity > 1 => Array::empty(kind),
-        None => zeros(kind, 1),
-    }
-}
-
 /// An array of zeros or of empty texts.
 pub(crate) fn zeros(kind: Kind, n: u32) -> Array {
     let n = n as usize;
@@ -106,12 +99,14 @@ pub(crate) trait ArrayRecord: Record {
     const HASH: u16;
 
     fn posting(&mut self) -> Posting<'_>;
+
+    fn array_meta(&self) -> ArrayMeta<'_>;
 }
 
 /// The fields that decide what is posted.
 pub(crate) struct Posting<'a> {
     pub(crate) kind: Kind,
-    pub(crate) capacity: u32,
+    pub(crate) capacity: &'a mut u32,
     pub(crate) value: &'a mut Array,
     pub(crate) length: &'a mut u32,
     pub(crate) hash: &'a mut u32,
@@ -128,12 +123,21 @@ macro_rules! array_record {
             fn posting(&mut self) -> $crate::record::array::Posting<'_> {
                 $crate::record::array::Posting {
                     kind: $crate::record::array::kind_of(self.element_type),
-                    capacity: self.capacity,
+                    capacity: &mut self.capacity,
                     value: &mut self.value,
                     length: &mut self.length,
                     hash: &mut self.hash,
                     post_value: self.post_value,
                     post_archive: self.post_archive,
+                }
+            }
+
+            fn array_meta(&self) -> $crate::record::array::ArrayMeta<'_> {
+                $crate::record::array::ArrayMeta {
+                    kind: $crate::record::array::kind_of(self.element_type),
+                    units: &self.units,
+                    precision: self.precision,
+                    display: fodo_data::Limits { low: self.display_low, high: self.display_high },
                 }
             }
         }
@@ -142,21 +146,81 @@ macro_rules! array_record {
 
 pub(crate) use array_record;
 
+/// Sets NELM to its limits and the array to the constants of a link; without constants it is empty.
+pub(crate) fn init<R: ArrayRecord>(record: &mut R, link: impl Fn(&R) -> &Link) {
+    let kind = record.array_meta().kind;
+    *record.posting().capacity = capacity_of(*record.posting().capacity);
+    let capacity = *record.posting().capacity;
+    let constants = constants(link(record), kind, capacity);
+    if constants.is_some() {
+        record.common().undefined = 0;
+    }
+    let fields = record.posting();
+    *fields.value = constants.unwrap_or(Array::empty(kind));
+    *fields.length = fields.value.len() as u32;
+}
+
+/// Called after a put to VAL or SIMM.
+pub(crate) fn field_was_put<R: ArrayRecord + Simulated>(
+    record: &mut R,
+    field: u16,
+    posts: &mut Posts,
+) -> Result<(), &'static str> {
+    if field != record.record_type().value {
+        return simulation::mode_was_put(record);
+    }
+    update_length(record, posts);
+    Ok(())
+}
+
+/// Processes an input array: reads `link`, or SIOL in simulation mode. `is_emptied`: a constant SIOL has no elements to
+/// read, so the array becomes empty; otherwise it does not change.
+pub(crate) fn process_input<R: ArrayRecord + Simulated>(
+    step: &mut Step<'_, '_, R>,
+    link: impl Fn(&R) -> &Link + Copy,
+    is_emptied: bool,
+) -> Outcome {
+    let kind = step.lock().array_meta().kind;
+    let mode = simulation_mode(step);
+    let fetched = match mode {
+        SimulationMode::Device => step.fetch_array("INP", link, kind),
+        SimulationMode::Simulated { .. } => step.fetch_array("SIOL", R::value_link, kind),
+        SimulationMode::Invalid => Err(Broken),
+        SimulationMode::Waiting(delay_s) => return step.complete_after(delay_s),
+    };
+    let is_read = fetched.is_ok();
+    match fetched {
+        Ok(Some(value)) => {
+            step.post(|record, posts| store(record, value, posts));
+            if mode == SimulationMode::Device {
+                step.stamp_from(link);
+            }
+        }
+        Ok(None) if is_emptied && mode != SimulationMode::Device => {
+            step.post(|record, posts| store(record, Value::Array(Array::empty(kind)), posts));
+        }
+        Ok(None) | Err(Broken) => {}
+    }
+    step.lock().common().undefined = 0;
+    simulation::stamp(step);
+    step.post(monitor);
+    Outcome::done(is_read)
+}
+
 /// Stores a value that was read or put, truncated to the capacity.
-pub(crate) fn take<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Posts) {
-    let place = record.posting();
-    if let Ok(array) = fitting(value, place.kind, place.capacity) {
-        *place.value = array;
-        count(record, posts);
+pub(crate) fn store<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Posts) {
+    let fields = record.posting();
+    if let Ok(array) = fitting(value, fields.kind, *fields.capacity) {
+        *fields.value = array;
+        update_length(record, posts);
     }
 }
 
 /// Updates NORD to the length of the array.
-pub(crate) fn count<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
-    let place = record.posting();
-    let length = place.value.len() as u32;
-    if *place.length != length {
-        *place.length = length;
+fn update_length<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
+    let fields = record.posting();
+    let length = fields.value.len() as u32;
+    if is_changed(fields.length, &length) {
         posts.post(record, R::NORD, CHANGED);
     }
 }
@@ -165,14 +229,14 @@ pub(crate) fn count<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
 pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
     const ON_CHANGE: u16 = 1;
     let mut mask = posts.alarms(record);
-    let place = record.posting();
-    let on_change = [(place.post_value, EventMask::VALUE), (place.post_archive, EventMask::LOG)];
+    let fields = record.posting();
+    let on_change = [(fields.post_value, EventMask::VALUE), (fields.post_archive, EventMask::LOG)];
     for (_, kind) in on_change.iter().filter(|(when, _)| *when != ON_CHANGE) {
         mask |= *kind;
     }
     if on_change.iter().any(|(when, _)| *when == ON_CHANGE) {
-        let hash = hash(place.value);
-        if std::mem::replace(place.hash, hash) != hash {
+        let hash = hash(fields.value);
+        if is_changed(fields.hash, &hash) {
             for (_, kind) in on_change.iter().filter(|(when, _)| *when == ON_CHANGE) {
                 mask |= *kind;
             }

@@ -4,44 +4,27 @@ use fodo_data::{Limits, Meta, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::{Link, Target};
+use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::device::Device;
-use crate::record::output::{self, Driven, Output};
-use crate::record::simulation::{self, constant, simulated, time_source};
-use crate::record::states::{UNNAMED, binary_labels};
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::output::{self, OutputRecord, WriteResult, output_fields};
+use crate::record::simulation::{self, constant, simulated};
+use crate::record::states::{binary_labels, raise_binary, raw_binary};
+use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A binary output.
     Bo
     fields {
-        "VAL" value: Enum, ASL0 PP;
+        ..two_states("", "", PROP);
         "OMSL" output_mode: Menu(menu::OMSL);
         "DOL" desired_output: InLink;
         "OUT" output: OutLink;
         "HIGH" high: Double;
-        "ZNAM" zero_name: String(26), PP PROP;
-        "ONAM" one_name: String(26), PP PROP;
-        "RVAL" raw_value: ULong, PP;
-        "ORAW" old_raw: ULong, NOMOD;
-        "MASK" mask: ULong, NOMOD;
-        "ZSV" zero_severity: Menu(menu::ALARM_SEVR), PP;
-        "OSV" one_severity: Menu(menu::ALARM_SEVR), PP;
-        "COSV" change_severity: Menu(menu::ALARM_SEVR), PP;
-        "RBV" readback: ULong, NOMOD;
-        "ORBV" old_readback: ULong, NOMOD;
-        "MLST" last_monitored: UShort, NOMOD;
-        "LALM" last_alarmed: UShort, NOMOD;
-        "SIOL" simulation_value_link: OutLink;
-        "SIML" simulation_mode_link: InLink;
-        "SIMM" simulation_mode: Menu(menu::SIMM), SPECIAL;
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
-        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
-        "SDLY" simulation_delay: Double = -1.0;
+        ..readback(ULong);
+        ..simulation(OutLink, SIMM);
         "IVOA" invalid_action: Menu(menu::IVOA);
         "IVOV" invalid_value: UShort;
     }
@@ -52,13 +35,12 @@ record_fields! {
     }
 }
 
-record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State"]);
+record_type!(
+    Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State"],
+    VAL RVAL RBV HIGH
+);
 simulated!(Bo, has_raw: true);
-
-const VAL: u16 = Bo::at("VAL");
-const RVAL: u16 = Bo::at("RVAL");
-const RBV: u16 = Bo::at("RBV");
-const HIGH: u16 = Bo::at("HIGH");
+output_fields!(Bo);
 
 impl Record for Bo {
     fn init(&mut self) {
@@ -76,10 +58,7 @@ impl Record for Bo {
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         match field {
-            VAL => {
-                meta.labels = binary_labels(&self.zero_name, &self.one_name);
-                meta.label_for_unlabelled = Some(UNNAMED.into());
-            }
+            VAL => binary_labels(&self.zero_name, &self.one_name, meta),
             HIGH => {
                 meta.units = "s".into();
                 meta.precision = 2;
@@ -97,98 +76,38 @@ impl Record for Bo {
     }
 
     fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
-        simulation::swap_scan(self);
-        Ok(())
+        simulation::mode_was_put(self)
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let mut is_well = true;
-        if !step.is_completion {
-            let is_closed_loop = {
-                let bo = step.lock();
-                bo.output_mode == 1 && !bo.desired_output.is_constant()
-            };
-            if is_closed_loop {
-                let fetched = step.fetch("DOL", |bo| &bo.desired_output);
-                is_well = fetched.is_ok();
-                if let Ok(Some(value)) = fetched {
-                    let bo = step.lock();
-                    bo.value = value;
-                    bo.common.undefined = 0;
-                }
-            }
-            step.lock().convert();
-            let simulated = time_source(step).map(|_| Target::Constant);
-            step.stamp(simulated);
-        }
-        step.lock().check();
-        match output::drive(step) {
-            Driven::Not => {}
-            Driven::Done(is_written) => is_well = is_written,
-            Driven::Waiting(outcome) => return outcome,
-        }
-        if step.is_completion {
-            step.stamp(Some(Target::Constant));
-        }
-        let high_s = {
-            let bo = step.lock();
-            if bo.value == 1 { bo.high } else { 0.0 }
-        };
-        if high_s > 0.0 {
-            step.release_after(high_s);
-        }
-        step.post(Bo::monitor);
-        Outcome::done(is_well)
+        output::process(step)
     }
 }
 
-impl Output for Bo {
-    fn output(&self) -> &Link {
-        &self.output
-    }
-
-    fn invalid_action(&self) -> u16 {
-        self.invalid_action
-    }
-
+impl OutputRecord for Bo {
     fn use_invalid_value(&mut self) {
         self.value = self.invalid_value;
         self.convert();
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> Driven {
-        let device = Device::of(step.lock());
-        match device {
-            Device::State => {
-                let (name, is_on) = {
-                    let bo = step.lock();
-                    (bo.output.address(), bo.value != 0)
-                };
-                step.set_state(&name, is_on);
-                Driven::Done(true)
-            }
-            // This implementation has no errors of time providers to reset.
-            Device::GeneralTime => Driven::Done(true),
-            _ => output::write_link(step),
+    fn value(&self) -> Value {
+        self.value.into()
+    }
+
+    fn raw_value(&self) -> Value {
+        self.raw_value.into()
+    }
+
+    fn prepare(step: &mut Step<'_, '_, Self>) -> bool {
+        let fetched = output::fetch_desired(step);
+        let bo = step.lock();
+        if let Ok(Some(value)) = fetched {
+            bo.value = value;
+            bo.common.undefined = 0;
         }
-    }
-
-    fn simulated_value(&self) -> Value {
-        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
-    }
-
-    fn value_to_write(&mut self) -> Option<Value> {
-        Some(if Device::of(self) == Device::Raw { self.raw_value.into() } else { self.value.into() })
-    }
-}
-
-impl Bo {
-    fn convert(&mut self) {
-        self.raw_value = match (self.mask, self.value) {
-            (0, value) => value.into(),
-            (_, 0) => 0,
-            (mask, _) => mask,
-        };
+        bo.convert();
+        output::stamp(step);
+        fetched.is_ok()
     }
 
     fn check(&mut self) {
@@ -196,30 +115,47 @@ impl Bo {
         if self.common.undefined == 1 {
             self.common.raise(Status::UDF, self.common.undefined_severity);
         }
-        let severity = if self.value == 0 { self.zero_severity } else { self.one_severity };
-        self.common.raise(Status::STATE, severity);
-        if self.value != self.last_alarmed {
-            self.common.raise(Status::COS, self.change_severity);
-            self.last_alarmed = self.value;
+        let severities = [self.zero_severity, self.one_severity];
+        raise_binary(&mut self.common, self.value, severities, self.change_severity, &mut self.last_alarmed);
+    }
+
+    fn write(step: &mut Step<'_, '_, Self>) -> WriteResult {
+        let device = Device::of(step.lock());
+        match device {
+            Device::State => {
+                let bo = step.lock();
+                let (name, is_on) = (bo.output.address(), bo.value != 0);
+                step.set_state(&name, is_on);
+                WriteResult::Done(true)
+            }
+            // This implementation has no errors of time providers to reset.
+            Device::GeneralTime => WriteResult::Done(true),
+            _ => output::write_link(step),
+        }
+    }
+
+    fn finish(step: &mut Step<'_, '_, Self>) {
+        let bo = step.lock();
+        let high_s = if bo.value == 1 { bo.high } else { 0.0 };
+        if high_s > 0.0 {
+            step.release_after(high_s);
         }
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
-        if self.last_monitored != self.value {
-            mask |= CHANGED;
-            self.last_monitored = self.value;
+        let changes = changes(&mut self.last_monitored, &self.value);
+        let mask = post_value(self, changes, posts) | CHANGED;
+        if is_changed(&mut self.old_raw, &self.raw_value) {
+            posts.post(self, RVAL, mask);
         }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
+        if is_changed(&mut self.old_readback, &self.readback) {
+            posts.post(self, RBV, mask);
         }
-        if self.old_raw != self.raw_value {
-            posts.post(self, RVAL, mask | CHANGED);
-            self.old_raw = self.raw_value;
-        }
-        if self.old_readback != self.readback {
-            posts.post(self, RBV, mask | CHANGED);
-            self.old_readback = self.readback;
-        }
+    }
+}
+
+impl Bo {
+    fn convert(&mut self) {
+        self.raw_value = raw_binary(self.mask, self.value);
     }
 }

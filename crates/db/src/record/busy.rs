@@ -5,35 +5,25 @@ use fodo_data::{Meta, Status, Value};
 use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::menu;
+use crate::menu::{self, INVALID, NO, YES};
 use crate::post::Posts;
 use crate::record::device::Device;
-use crate::record::simulation::constant;
-use crate::record::states::{UNNAMED, binary_labels};
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::output::{OutputFields, fetch_desired, is_closed_loop, may_write, output_fields};
+use crate::record::simulation::{constant, set_constant};
+use crate::record::states::{binary_labels, raise_binary, raw_binary};
+use crate::record::{CHANGED, Record, changes, is_changed, post_value, raise_undefined, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A binary output that is done when its value is 0.
     Busy
     fields {
-        "VAL" value: Enum, ASL0 PP;
+        ..two_states("Done", "Busy");
         "OMSL" output_mode: Menu(menu::OMSL);
         "DOL" desired_output: InLink;
         "OUT" output: OutLink;
         "HIGH" high: Double;
-        "ZNAM" zero_name: String(26) = "Done".into(), PP;
-        "ONAM" one_name: String(26) = "Busy".into(), PP;
-        "RVAL" raw_value: ULong, PP;
-        "ORAW" old_raw: ULong, NOMOD;
-        "MASK" mask: ULong, NOMOD;
-        "ZSV" zero_severity: Menu(menu::ALARM_SEVR), PP;
-        "OSV" one_severity: Menu(menu::ALARM_SEVR), PP;
-        "COSV" change_severity: Menu(menu::ALARM_SEVR), PP;
-        "RBV" readback: ULong, NOMOD;
-        "ORBV" old_readback: ULong, NOMOD;
-        "MLST" last_monitored: UShort, NOMOD;
-        "LALM" last_alarmed: UShort, NOMOD;
+        ..readback(ULong);
         "SIOL" simulation_value_link: OutLink;
         "SIML" simulation_mode_link: InLink;
         "SIMM" simulation_mode: Menu(menu::YES_NO);
@@ -48,31 +38,22 @@ record_fields! {
     }
 }
 
-record_type!(Busy, "busy", ["Soft Channel", "Raw Soft Channel"]);
-
-const VAL: u16 = Busy::at("VAL");
-const RVAL: u16 = Busy::at("RVAL");
-const RBV: u16 = Busy::at("RBV");
+record_type!(Busy, "busy", ["Soft Channel", "Raw Soft Channel"], RVAL RBV);
+output_fields!(Busy);
 
 impl Record for Busy {
     fn init(&mut self) {
-        if let Some(mode) = constant(&self.simulation_mode_link) {
-            self.simulation_mode = mode;
-        }
+        set_constant(&mut self.simulation_mode, &self.simulation_mode_link);
         if let Some(value) = constant::<u16>(&self.desired_output) {
             self.value = u16::from(value != 0);
             self.common.undefined = 0;
         }
-        self.convert();
+        self.raw_value = raw_binary(self.mask, self.value);
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
-        let row = row(Busy::ROWS, field)?;
-        match row.name {
-            "VAL" => {
-                meta.labels = binary_labels(&self.zero_name, &self.one_name);
-                meta.label_for_unlabelled = Some(UNNAMED.into());
-            }
+        match row(Busy::ROWS, field)?.name {
+            "VAL" => binary_labels(&self.zero_name, &self.one_name, meta),
             "HIGH" => meta.precision = 2,
             _ => {}
         }
@@ -81,40 +62,27 @@ impl Record for Busy {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let is_read = fetch(step);
-        step.lock().convert();
-        step.lock().check();
-        let is_well = if step.lock().may_drive() { write(step) } else { is_read };
+        let is_ok = if step.lock().prepare() { write(step) } else { is_read };
         step.stamp(None);
-        let high_s = {
-            let busy = step.lock();
-            if busy.value == 1 { busy.high } else { 0.0 }
-        };
+        let busy = step.lock();
+        let high_s = if busy.value == 1 { busy.high } else { 0.0 };
         if high_s > 0.0 {
             step.release_after(high_s);
         }
         step.post(Busy::monitor);
-        if step.lock().value != 0 { Outcome::Held } else { Outcome::done(is_well) }
+        if step.lock().value != 0 { Outcome::Held } else { Outcome::done(is_ok) }
     }
 }
 
 /// Reads DOL into the value in closed loop mode. Returns whether that succeeded.
 fn fetch(step: &mut Step<'_, '_, Busy>) -> bool {
-    let is_closed_loop = {
-        let busy = step.lock();
-        busy.output_mode == 1 && !busy.desired_output.is_constant()
-    };
-    if !is_closed_loop {
-        return true;
+    let Ok(value) = fetch_desired(step) else { return false };
+    let busy = step.lock();
+    if is_closed_loop(busy.desired()) {
+        busy.value = value.unwrap_or(busy.value);
+        busy.common.undefined = 0;
     }
-    match step.fetch("DOL", |busy| &busy.desired_output) {
-        Ok(value) => {
-            let busy = step.lock();
-            busy.value = value.unwrap_or(busy.value);
-            busy.common.undefined = 0;
-            true
-        }
-        Err(Broken) => false,
-    }
+    true
 }
 
 /// Writes to OUT, or to SIOL in simulation mode. Returns whether that succeeded.
@@ -124,80 +92,49 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
         Ok(None) => {}
         Err(Broken) => return false,
     }
-    let (mode, value, raw_value) = {
-        let busy = step.lock();
-        let is_raw = Device::of(&mut *busy) == Device::Raw;
-        (busy.simulation_mode, busy.value, is_raw.then_some(busy.raw_value))
-    };
+    let busy = step.lock();
+    let (mode, value, raw_value) = (busy.simulation_mode, busy.value, busy.raw_value);
+    let is_raw = Device::of(busy) == Device::Raw;
     match mode {
-        0 => step.drive("OUT", |busy| &busy.output, raw_value.map_or(Value::from(value), Value::from)).is_ok(),
-        1 => {
+        NO => {
+            let value = if is_raw { Value::from(raw_value) } else { Value::from(value) };
+            step.drive("OUT", Busy::output, value).is_ok()
+        }
+        YES => {
             let driven = step.drive("SIOL", |busy| &busy.simulation_value_link, value);
             let busy = step.lock();
-            let severity = busy.simulation_severity;
-            busy.common.raise(Status::SIMM, severity);
+            busy.common.raise(Status::SIMM, busy.simulation_severity);
             driven.is_ok()
         }
         _ => {
-            step.lock().common.raise(Status::SOFT, 3);
+            step.lock().common.raise(Status::SOFT, INVALID);
             false
         }
     }
 }
 
 impl Busy {
-    fn convert(&mut self) {
-        self.raw_value = match (self.mask, self.value) {
-            (0, value) => value.into(),
-            (_, 0) => 0,
-            (mask, _) => mask,
-        };
-    }
-
-    fn check(&mut self) {
-        if self.common.undefined != 0 {
-            self.common.raise(Status::UDF, self.common.undefined_severity);
-        }
-        let severity = if self.value == 0 { self.zero_severity } else { self.one_severity };
-        self.common.raise(Status::STATE, severity);
-        if self.value != self.last_alarmed {
-            self.common.raise(Status::COS, self.change_severity);
-            self.last_alarmed = self.value;
-        }
-    }
-
-    /// Whether IVOA allows the output; sets the value to IVOV if IVOA requests that.
-    fn may_drive(&mut self) -> bool {
-        if self.common.new_severity < 3 {
-            return true;
-        }
-        match self.invalid_action {
-            0 => true,
-            2 => {
-                self.value = self.invalid_value;
-                self.convert();
-                true
-            }
-            _ => false,
-        }
+    /// Converts the value and raises its alarms. Returns whether the alarm and IVOA allow the output.
+    fn prepare(&mut self) -> bool {
+        self.raw_value = raw_binary(self.mask, self.value);
+        raise_undefined(&mut self.common);
+        let severities = [self.zero_severity, self.one_severity];
+        raise_binary(&mut self.common, self.value, severities, self.change_severity, &mut self.last_alarmed);
+        let invalid_action = self.invalid_action;
+        may_write(self, invalid_action, |busy| {
+            busy.value = busy.invalid_value;
+            busy.raw_value = raw_binary(busy.mask, busy.value);
+        })
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
-        if self.last_monitored != self.value {
-            mask |= CHANGED;
-            self.last_monitored = self.value;
+        let changes = changes(&mut self.last_monitored, &self.value);
+        let mask = post_value(self, changes, posts) | CHANGED;
+        if is_changed(&mut self.old_raw, &self.raw_value) {
+            posts.post(self, RVAL, mask);
         }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
-        if self.old_raw != self.raw_value {
-            posts.post(self, RVAL, mask | CHANGED);
-            self.old_raw = self.raw_value;
-        }
-        if self.old_readback != self.readback {
-            posts.post(self, RBV, mask | CHANGED);
-            self.old_readback = self.readback;
+        if is_changed(&mut self.old_readback, &self.readback) {
+            posts.post(self, RBV, mask);
         }
     }
 }

@@ -7,7 +7,7 @@ use fodo_data::{Array, Kind, Limits, Meta, Scalar, Status, Value};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
-use crate::menu;
+use crate::menu::{self, INVALID, YES};
 use crate::post::Posts;
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
@@ -21,7 +21,7 @@ record_fields! {
         "INP" input: InLink;
         "RES" reset: Short, ASL0 SPECIAL;
         "ALG" algorithm: Menu(menu::COMPRESS_ALG), SPECIAL;
-        "PBUF" takes_parts: Menu(menu::YES_NO), SPECIAL;
+        "PBUF" allows_partial: Menu(menu::YES_NO), SPECIAL;
         "BALG" order: Menu(menu::BUFFER_ALG), SPECIAL;
         "NSAM" capacity: ULong = 1, NOMOD;
         "N" n_to_one: ULong = 1, SPECIAL;
@@ -49,11 +49,9 @@ record_fields! {
     }
 }
 
-record_type!(Compress, "compress", []);
+record_type!(Compress, "compress", [], VAL NUSE);
 
-const VAL: u16 = Compress::at("VAL");
-const NUSE: u16 = Compress::at("NUSE");
-const YES: u16 = 1;
+/// A choice of BALG: new samples go to the front.
 const LIFO: u16 = 1;
 
 /// The algorithm that ALG selects.
@@ -118,7 +116,7 @@ impl Record for Compress {
                 step.fetch_array("INP", |compress| &compress.input, Kind::F64)
             }
             None => {
-                step.lock().common.raise(Status::LINK, 3);
+                step.lock().common.raise(Status::LINK, INVALID);
                 Ok(None)
             }
         };
@@ -196,13 +194,13 @@ impl Compress {
         };
         self.n_compressed += 1;
         let is_full = self.n_compressed >= self.n_to_one;
-        if is_full || self.takes_parts == YES {
+        if is_full || self.allows_partial == YES {
             self.add(&[self.compressed]);
         }
         if is_full {
             self.n_compressed = 0;
         }
-        is_full || self.takes_parts == YES
+        is_full || self.allows_partial == YES
     }
 
     /// Compresses each N of the samples to one.
@@ -212,7 +210,7 @@ impl Compress {
         let is_out =
             |sample: &f64| self.input_low < self.input_high && (*sample < self.input_low || *sample > self.input_high);
         let n_out = samples.iter().take_while(|sample| is_out(sample)).count();
-        let is_taken = |part: &[f64]| part.len() == n_to_one || self.takes_parts == YES;
+        let is_taken = |part: &[f64]| part.len() == n_to_one || self.allows_partial == YES;
         let parts = samples.get(n_out..).unwrap_or_default().chunks(n_to_one).take(self.capacity as usize);
         let ones: Vec<f64> = parts.filter(|part| is_taken(part)).map(|part| one_of(algorithm, part)).collect();
         self.add(&ones);

@@ -4,8 +4,10 @@ use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 
 use crate::Stream;
 use crate::link::Link;
+use crate::menu::{INVALID, MAJOR};
 use crate::record::Record;
-use crate::step::{Broken, Element, Step};
+use crate::record::simulation::{self, InputSource, Simulated, input_source};
+use crate::step::{Broken, Element, Outcome, Step};
 use crate::strftime::strftime;
 
 /// DTYP values from this number on are names of device supports that Fodo does not implement: the record is inert.
@@ -89,7 +91,7 @@ impl Device {
 
 /// The result of reading an input.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Fetched<T> {
+enum InputValue<T> {
     /// INP is empty or constant: the value does not change.
     Nothing,
     Value(T),
@@ -101,61 +103,142 @@ pub(crate) enum Fetched<T> {
 
 /// The result of reading the input of a record with a raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum ReadResult {
     /// RVAL was read and has to be converted to VAL.
     Raw,
     /// VAL was read.
     Value,
     /// Reading failed; the alarm is raised.
     Failed,
-    /// The record that INP processes has not completed; this record is called again then.
-    Waiting,
 }
 
-impl Read {
-    /// The result for a simulated value: RVAL if SIMM is RAW, else VAL.
-    pub(crate) fn simulated(is_raw: bool) -> Read {
-        if is_raw { Read::Raw } else { Read::Value }
-    }
-}
+/// The input of a record; [`input_fields!`] implements it.
+pub(crate) trait InputFields: Simulated + Sized {
+    /// The type that INP is read as.
+    type Value: Element;
+    /// The type that SIOL is read as.
+    type SimulatedValue: Element;
 
-/// A record with INP.
-pub(crate) trait Input: Record {
+    /// INP.
     fn input(&self) -> &Link;
 }
 
-/// Reads INP for Soft Channel and Async Soft Channel, and takes the time stamp of the source if TSE requests that.
-pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched<T> {
+macro_rules! input_fields {
+    ($record:ident, $value:ty, simulated: $simulated:ty) => {
+        impl $crate::record::device::InputFields for $record {
+            type Value = $value;
+            type SimulatedValue = $simulated;
+
+            fn input(&self) -> &$crate::link::Link {
+                &self.input
+            }
+        }
+    };
+}
+
+pub(crate) use input_fields;
+
+/// A record that reads a value through INP.
+pub(crate) trait InputRecord: InputFields {
+    /// Stores the value that `device` has read; `None`: INP is empty or constant.
+    fn store(&mut self, value: Option<Self::Value>, device: Device);
+
+    /// Sets SVAL to the value of SIOL, unless SIOL is constant, and takes it as raw value or as value.
+    fn simulate(&mut self, value: Option<Self::SimulatedValue>, is_raw: bool);
+
+    /// Reads INP into the raw value, for Raw Soft Channel.
+    fn read_raw(_step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    /// Called when INP cannot be read.
+    fn read_failed(&mut self) {}
+
+    /// Converts what was read, raises alarms and posts. `before`: the previous time stamp.
+    fn finish(step: &mut Step<'_, '_, Self>, read: ReadResult, before: TimeStamp);
+}
+
+/// Processes an input record.
+pub(crate) fn process<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Outcome {
+    let before = step.lock().common().time;
+    match read(step) {
+        Ok(read) => {
+            R::finish(step, read, before);
+            Outcome::done(read != ReadResult::Failed)
+        }
+        Err(waiting) => waiting,
+    }
+}
+
+/// Reads INP, or SIOL in simulation mode, and sets the time stamp. `Err`: the record waits.
+fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, Outcome> {
+    let read = match input_source::<R, R::SimulatedValue>(step) {
+        InputSource::Device => read_device(step).ok_or(Outcome::Waiting)?,
+        InputSource::Simulation(value, is_raw) => {
+            let record = step.lock();
+            record.simulate(value, is_raw);
+            record.common().undefined = 0;
+            if is_raw { ReadResult::Raw } else { ReadResult::Value }
+        }
+        InputSource::Failed => ReadResult::Failed,
+        InputSource::Waiting(delay_s) => return Err(step.complete_after(delay_s)),
+    };
+    simulation::stamp(step);
+    Ok(read)
+}
+
+/// Reads INP. `None`: the record that INP processes has not completed; this record is called again then.
+fn read_device<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Option<ReadResult> {
     let device = Device::of(step.lock());
+    if device == Device::Raw {
+        return Some(R::read_raw(step).map_or(ReadResult::Failed, |()| ReadResult::Raw));
+    }
+    match fetch(step, device) {
+        InputValue::Nothing => step.lock().store(None, device),
+        InputValue::Value(value) => step.lock().store(Some(value), device),
+        InputValue::Failed => {
+            step.lock().read_failed();
+            return Some(ReadResult::Failed);
+        }
+        InputValue::Waiting => return None,
+    }
+    if device == Device::Environment {
+        check_environment(step, R::input);
+    }
+    Some(ReadResult::Value)
+}
+
+/// Reads INP for Soft Channel and Async Soft Channel, and takes the time stamp of the source if TSE requests that.
+fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: Device) -> InputValue<T> {
     let is_async = device == Device::Async;
-    if let Some(value) = told(step, device, T::KIND) {
-        let told = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
-        return told.map_or(Fetched::Failed, Fetched::Value);
+    if let Some(value) = value_without_link(step, device, T::KIND) {
+        let value = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
+        return value.map_or(InputValue::Failed, InputValue::Value);
     }
     let first = |value: Value| value.first().and_then(T::of).ok_or(Broken);
     let fetched = match is_async {
-        true if !step.is_completion && step.notify(R::input) => return Fetched::Waiting,
+        true if !step.is_completion && step.notify(R::input) => return InputValue::Waiting,
         true => step.fetch_only(R::input, T::KIND).and_then(|value| value.map(first).transpose()),
         false => step.fetch("INP", R::input),
     };
     match fetched {
-        Ok(None) => Fetched::Nothing,
+        Ok(None) => InputValue::Nothing,
         Ok(Some(value)) => {
             step.stamp_from(R::input);
-            Fetched::Value(value)
+            InputValue::Value(value)
         }
         Err(Broken) => {
             if is_async {
                 // As in Base, Soft Channel raises LINK, and Async Soft Channel READ.
-                step.lock().common().raise(Status::READ, 3);
+                step.lock().common().raise(Status::READ, INVALID);
             }
-            Fetched::Failed
+            InputValue::Failed
         }
     }
 }
 
 /// The value from a device support that does not read through a link.
-fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Option<Value> {
+fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Option<Value> {
     let address = step.lock().input().address();
     match device {
         Device::Timestamp => {
@@ -171,7 +254,7 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
             Kind::Text if address.to_str().eq_ignore_ascii_case("TOPTCP") => "OS Clock".into(),
             Kind::Text => {
                 // No provider has been asked for the time yet.
-                step.lock().common().raise(Status::READ, 2);
+                step.lock().common().raise(Status::READ, MAJOR);
                 "No working providers".into()
             }
             Kind::F64 => seconds(step.now()).into(),
@@ -185,9 +268,9 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
 }
 
 /// Raises the alarm of an environment variable that is not set, after VAL has become empty.
-pub(crate) fn check_environment<R: Input>(step: &mut Step<'_, '_, R>) {
+pub(crate) fn check_environment<R: Record>(step: &mut Step<'_, '_, R>, link: impl Fn(&R) -> &Link) {
     let device = Device::of(step.lock());
-    let address = step.lock().input().address();
+    let address = link(step.lock()).address();
     if device == Device::Environment && step.site().variable(&address.to_str()).is_none() {
         let record = step.lock();
         let common = record.common();

@@ -1,12 +1,13 @@
 //! fanout: processes up to sixteen records, all of them or those that SELN selects.
 
+use fodo_data::EventMask;
+
 use crate::common::Common;
-use crate::field::record_fields;
-use crate::menu;
+use crate::field::{names, record_fields};
 use crate::post::Posts;
-use crate::record::selection::{Selection, indices, links};
-use crate::record::simulation::constant;
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::selection::{Selection, indices, or_alarm};
+use crate::record::simulation::set_constant;
+use crate::record::{CHANGED, Record, post_value, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -14,38 +15,26 @@ record_fields! {
     Fanout
     fields {
         "VAL" value: Long, ASL0 PP;
-        "SELM" select_mode: Menu(menu::SELM);
-        "SELN" selection: UShort = 1;
-        "SELL" selection_link: InLink;
+        ..selection();
         "OFFS" offset: Short;
         "SHFT" shift: Short = -1;
     }
     arrays {
-        links: [FwdLink(); 16] [] {
-            "LNK0" 0, "LNK1" 1, "LNK2" 2, "LNK3" 3, "LNK4" 4, "LNK5" 5, "LNK6" 6, "LNK7" 7, "LNK8" 8, "LNK9" 9, "LNKA" 10, "LNKB" 11, "LNKC" 12, "LNKD" 13, "LNKE" 14, "LNKF" 15
-        }
+        links: [FwdLink(); 16] [] "LNK" ZERO_TO_F;
     }
     private {
         common: Common;
     }
 }
 
-record_type!(Fanout, "fanout", []);
-
-const VAL: u16 = Fanout::at("VAL");
-const SELN: u16 = Fanout::at("SELN");
+record_type!(Fanout, "fanout", [], SELN);
 
 /// The names of the links, for messages.
-const LINKS: [&str; 16] = [
-    "LNK0", "LNK1", "LNK2", "LNK3", "LNK4", "LNK5", "LNK6", "LNK7", "LNK8", "LNK9", "LNKA", "LNKB", "LNKC", "LNKD",
-    "LNKE", "LNKF",
-];
+const LINKS: [&str; 16] = names(Fanout::ROWS, "LNK0");
 
 impl Record for Fanout {
     fn init(&mut self) {
-        if let Some(selection) = constant(&self.selection_link) {
-            self.selection = selection;
-        }
+        set_constant(&mut self.selection, &self.selection_link);
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
@@ -53,8 +42,9 @@ impl Record for Fanout {
         if let Ok(Some(selection)) = step.fetch("SELL", |fanout| &fanout.selection_link) {
             step.lock().selection = selection;
         }
-        let selection = step.lock().selection();
-        for index in indices(links(step, selection).unwrap_or(0)) {
+        let fanout = step.lock();
+        let selected = fanout.selection().links();
+        for index in indices(or_alarm(fanout, selected)) {
             step.forward(LINKS[index], |fanout| &fanout.links[index]);
         }
         step.lock().common.undefined = 0;
@@ -70,10 +60,7 @@ impl Fanout {
     }
 
     fn monitor(&mut self, selection_before: u16, posts: &mut Posts) {
-        let mask = posts.alarms(self);
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
+        let mask = post_value(self, EventMask::NONE, posts);
         if self.selection != selection_before {
             posts.post(self, SELN, mask | CHANGED);
         }

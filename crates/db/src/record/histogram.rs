@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use fodo_data::{Array, Kind, Limits, Meta, Status, TimeStamp};
+use fodo_data::{Array, EventMask, Kind, Limits, Meta, Status, TimeStamp};
 
 use crate::common::{Common, row};
 use crate::deferred::Deferred;
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::menu;
+use crate::menu::{self, INVALID};
 use crate::post::Posts;
-use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
+use crate::record::{CHANGED, Record, post_value, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -31,14 +31,8 @@ record_fields! {
         "MDEL" monitor_deadband: Short;
         "MCNT" n_since_post: Short, NOMOD;
         "SDEL" post_interval: Double, SPECIAL;
-        "SIOL" simulation_value_link: InLink;
+        ..simulation(InLink, YES_NO);
         "SVAL" simulation_value: Double;
-        "SIML" simulation_mode_link: InLink;
-        "SIMM" simulation_mode: Menu(menu::YES_NO), SPECIAL;
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
-        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
-        "SDLY" simulation_delay: Double = -1.0;
         "HOPR" display_high: ULong, PROP;
         "LOPR" display_low: ULong, PROP;
     }
@@ -51,14 +45,8 @@ record_fields! {
     }
 }
 
-record_type!(Histogram, "histogram", ["Soft Channel"]);
+record_type!(Histogram, "histogram", ["Soft Channel"], VAL CMD SGNL SDEL SIMM);
 simulated!(Histogram, has_raw: false);
-
-const VAL: u16 = Histogram::at("VAL");
-const CMD: u16 = Histogram::at("CMD");
-const SGNL: u16 = Histogram::at("SGNL");
-const SDEL: u16 = Histogram::at("SDEL");
-const SIMM: u16 = Histogram::at("SIMM");
 
 /// The choices of CMD; Read also clears, as in Base.
 const CLEAR: u16 = 1;
@@ -69,14 +57,11 @@ impl Record for Histogram {
     fn init(&mut self) {
         self.n_bins = self.n_bins.max(1);
         self.counts = vec![0; usize::from(self.n_bins)];
-        self.show();
+        self.update_value();
         self.set_width();
         simulation::init(self);
-        if let Some(value) = constant(&self.simulation_value_link) {
-            self.simulation_value = value;
-        }
-        if let Some(signal) = constant(&self.input) {
-            self.signal = signal;
+        set_constant(&mut self.simulation_value, &self.simulation_value_link);
+        if set_constant(&mut self.signal, &self.input) {
             self.common.undefined = 0;
         }
     }
@@ -108,12 +93,10 @@ impl Record for Histogram {
     fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
         match field {
             VAL => self.take_counts(),
-            CMD => self.obey(),
+            CMD => self.execute_command(),
             SGNL => self.count(),
             SDEL => posts.deferred.push(Deferred::DelayPosts { record: posts.record }),
-            SIMM => {
-                simulation::swap_scan(self);
-            }
+            SIMM => return simulation::mode_was_put(self),
             _ => {
                 self.set_width();
                 self.clear();
@@ -136,24 +119,23 @@ impl Record for Histogram {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_read = true;
-        match source(step) {
-            Source::Device => {
+        match input_source(step) {
+            InputSource::Device => {
                 // A link that cannot be read raises its alarm, and the last signal is counted again, as in Base.
                 if let Ok(Some(signal)) = step.fetch("SVL", |histogram| &histogram.input) {
                     step.lock().signal = signal;
                 }
             }
-            Source::Simulation(value, _) => {
+            InputSource::Simulation(value, _) => {
                 let histogram = step.lock();
                 histogram.simulation_value = value.unwrap_or(histogram.simulation_value);
                 histogram.signal = histogram.simulation_value;
                 histogram.common.undefined = 0;
             }
-            Source::Failed => is_read = false,
-            Source::Waiting(delay_s) => return step.complete_after(delay_s),
+            InputSource::Failed => is_read = false,
+            InputSource::Waiting(delay_s) => return step.complete_after(delay_s),
         }
-        let simulated = time_source(step);
-        step.stamp(simulated);
+        simulation::stamp(step);
         if is_read {
             step.lock().count();
         }
@@ -168,7 +150,7 @@ impl Histogram {
     }
 
     /// Copies the counts to VAL.
-    fn show(&mut self) {
+    fn update_value(&mut self) {
         self.value = Array::U32(Arc::new(self.counts.clone()));
     }
 
@@ -177,10 +159,10 @@ impl Histogram {
         if let Array::U32(put) = &self.value {
             self.counts.iter_mut().zip(put.iter()).for_each(|(count, put)| *count = *put);
         }
-        self.show();
+        self.update_value();
     }
 
-    fn obey(&mut self) {
+    fn execute_command(&mut self) {
         match std::mem::take(&mut self.command) {
             ..=CLEAR => self.clear(),
             START => self.is_counting = 1,
@@ -191,7 +173,7 @@ impl Histogram {
 
     fn clear(&mut self) {
         self.counts.fill(0);
-        self.show();
+        self.update_value();
         self.n_since_post = self.monitor_deadband.wrapping_add(1);
         self.common.undefined = 0;
     }
@@ -203,10 +185,10 @@ impl Histogram {
         if self.is_counting == 0 {
             return;
         }
-        if self.low >= self.high && self.common.new_severity < 3 {
+        if self.low >= self.high && self.common.new_severity < INVALID {
             // Base sets the alarm at once and posts nothing.
             self.common.status = Status::SOFT.0;
-            self.common.severity = 3;
+            self.common.severity = INVALID;
             return;
         }
         if !(self.low..self.high).contains(&self.signal) {
@@ -227,13 +209,11 @@ impl Histogram {
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
+        let mut changes = EventMask::NONE;
         if self.n_since_post > self.monitor_deadband {
-            mask |= CHANGED;
+            changes = CHANGED;
             self.n_since_post = 0;
         }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
+        post_value(self, changes, posts);
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Status, Text, Value};
+use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Text, Value};
 
 use crate::common::{Common, number, row};
 use crate::engine::EngineCall;
@@ -15,7 +15,7 @@ use crate::link::{Link, Target};
 use crate::post::{Posts, reading};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, KindOf, Table, table};
-use crate::record::{CHANGED, Cell, Fields, Record, RecordType, lock};
+use crate::record::{Cell, Fields, Record, RecordType, changes, lock, post_value, raise_undefined};
 use crate::step::{Outcome, ProcessCause, Step};
 
 macro_rules! places {
@@ -181,19 +181,10 @@ impl Inert {
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        if self.common.undefined != 0 {
-            self.common.raise(Status::UDF, self.common.undefined_severity);
-        }
-        let mut mask = posts.alarms(self);
+        raise_undefined(&mut self.common);
         let value = self.value();
-        if value != self.posted {
-            self.posted = value;
-            mask |= CHANGED;
-        }
-        if !mask.is_empty() {
-            let field = self.shape.record_type.value;
-            posts.post(self, field, mask);
-        }
+        let changes = changes(&mut self.posted, &value);
+        post_value(self, changes, posts);
     }
 }
 

@@ -5,8 +5,9 @@ use fodo_data::{EventMask, Meta};
 use crate::external::ExternalPv;
 use crate::link::{Link, Target};
 use crate::post::Posts;
+use crate::record::levels::HasAlarmLimits;
 use crate::record::simulation::constant;
-use crate::record::{CHANGED, Record};
+use crate::record::{CHANGED, Record, index_in};
 use crate::step::{Broken, Step};
 
 /// The names of the links, for messages.
@@ -17,7 +18,7 @@ pub(crate) const NAMES: [&str; 21] = [
 
 /// A record with inputs; [`inputs!`] implements it, and takes the name of LA if the record calls that field
 /// differently.
-pub(crate) trait Inputs: Record {
+pub(crate) trait InputLinks: Record {
     /// The field numbers of A and LA; those of the other inputs follow.
     const FIRST: u16;
     const FIRST_LAST: u16;
@@ -36,7 +37,7 @@ macro_rules! inputs {
         inputs!($record, "LA");
     };
     ($record:ident, $last:literal) => {
-        impl $crate::record::inputs::Inputs for $record {
+        impl $crate::record::inputs::InputLinks for $record {
             const FIRST: u16 = $record::at("A");
             const FIRST_LAST: u16 = $record::at($last);
 
@@ -58,14 +59,14 @@ macro_rules! inputs {
 pub(crate) use inputs;
 
 /// Sets the inputs with constant links to their initial values.
-pub(crate) fn init<R: Inputs>(record: &mut R) {
+pub(crate) fn init<R: InputLinks>(record: &mut R) {
     for index in 0..record.links().len() {
         init_one(record, index);
     }
 }
 
 /// Like [`init`], for one input. Returns whether its link is a constant with a value.
-pub(crate) fn init_one<R: Inputs>(record: &mut R, index: usize) -> bool {
+pub(crate) fn init_one<R: InputLinks>(record: &mut R, index: usize) -> bool {
     let value = record.links().get(index).and_then(constant);
     match (value, record.args().get_mut(index)) {
         (Some(value), Some(arg)) => {
@@ -77,11 +78,11 @@ pub(crate) fn init_one<R: Inputs>(record: &mut R, index: usize) -> bool {
 }
 
 /// Fetches every input. Returns whether all could be read.
-pub(crate) fn fetch_all<R: Inputs>(step: &mut Step<'_, '_, R>) -> bool {
+pub(crate) fn fetch_all<R: InputLinks>(step: &mut Step<'_, '_, R>) -> bool {
     let mut is_complete = true;
     let mut from = 0;
     // A single lock skips all constant links: most records use two of their 21 inputs.
-    while let Some(index) = next_led(step, from) {
+    while let Some(index) = next_with_target(step, from) {
         is_complete &= fetch(step, index).is_ok();
         from = index + 1;
     }
@@ -89,14 +90,14 @@ pub(crate) fn fetch_all<R: Inputs>(step: &mut Step<'_, '_, R>) -> bool {
 }
 
 /// The first input, from index `from` on, whose link is not constant.
-fn next_led<R: Inputs>(step: &mut Step<'_, '_, R>, from: usize) -> Option<usize> {
+fn next_with_target<R: InputLinks>(step: &mut Step<'_, '_, R>, from: usize) -> Option<usize> {
     let record = step.lock();
     let mut links = record.links().iter().enumerate().skip(from);
     links.find(|(_, link)| !link.is_constant()).map(|(index, _)| index)
 }
 
 /// Fetches one input.
-pub(crate) fn fetch<R: Inputs>(step: &mut Step<'_, '_, R>, index: usize) -> Result<(), Broken> {
+pub(crate) fn fetch<R: InputLinks>(step: &mut Step<'_, '_, R>, index: usize) -> Result<(), Broken> {
     if step.lock().links().get(index).is_none_or(Link::is_constant) {
         return Ok(());
     }
@@ -107,12 +108,12 @@ pub(crate) fn fetch<R: Inputs>(step: &mut Step<'_, '_, R>, index: usize) -> Resu
     Ok(())
 }
 
-/// Posts the inputs that changed since they were last posted, or all if `are_all_told`.
-pub(crate) fn post<R: Inputs>(record: &mut R, posts: &mut Posts, mask: EventMask, are_all_told: bool) {
+/// Posts the inputs that changed since they were last posted, or all if `are_all_posted`.
+pub(crate) fn post<R: InputLinks>(record: &mut R, posts: &mut Posts, mask: EventMask, are_all_posted: bool) {
     for index in 0..record.args().len() {
         let (now, before) = (record.args()[index], record.last_args()[index]);
         // A NaN always counts as changed, as in Base.
-        if now != before || are_all_told {
+        if now != before || are_all_posted {
             posts.post(record, R::FIRST + index as u16, mask | CHANGED);
             record.last_args()[index] = now;
         }
@@ -120,12 +121,21 @@ pub(crate) fn post<R: Inputs>(record: &mut R, posts: &mut Posts, mask: EventMask
 }
 
 /// Takes units, precision and limits of an input from the target of its link. `None`: the field is not an input.
-pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: &mut Meta) -> Option<Target> {
+pub(crate) fn meta<R: InputLinks>(record: &mut R, field: u16, precision: i16, meta: &mut Meta) -> Option<Target> {
     let input = [R::FIRST, R::FIRST_LAST].into_iter().find_map(|first| {
         let index = field.checked_sub(first)?;
         record.links().get(usize::from(index))
     })?;
     meta_of_link(input, precision, meta)
+}
+
+/// Gives the inputs the display limits of the record.
+pub(crate) fn meta_from_record<R: InputLinks + HasAlarmLimits>(record: &mut R, field: u16, meta: &mut Meta) {
+    let n_inputs = record.links().len();
+    if [R::FIRST, R::FIRST_LAST].into_iter().any(|first| index_in(field, first, n_inputs).is_some()) {
+        meta.display = record.limits().display;
+        meta.control = meta.display;
+    }
 }
 
 /// Takes units, precision and limits of a value from a link's target; without a target the precision is `precision`.

@@ -1,6 +1,6 @@
 //! int64in: a 64-bit integer input.
 
-crate::record::longin::whole_input!(
+crate::record::longin::integer_input!(
     Int64In,
     "int64in",
     Int64,

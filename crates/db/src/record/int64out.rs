@@ -1,7 +1,7 @@
 //! int64out: a 64-bit integer output.
 
-use crate::record::longout::Choice;
+use crate::record::longout::OutputOption;
 
-crate::record::longout::whole_output!(Int64Out, "int64out", Int64, i64, fields {} private {} severities {});
+crate::record::longout::integer_output!(Int64Out, "int64out", Int64, i64, fields {} private {} severities {});
 
-impl Choice for Int64Out {}
+impl OutputOption for Int64Out {}

@@ -1,21 +1,26 @@
 //! What records with HIHI, HIGH, LOW and LOLO share: alarms, limits, deadbands.
 
-use fodo_data::{Limits, Meta, Status, Text};
+use fodo_data::{EventMask, Limits, Meta, Status, Text};
 
 use crate::field::{Dbf, FieldInfo};
+use crate::menu::NO_ALARM;
 use crate::meta::{precision, ranges};
-use crate::record::Record;
+use crate::post::Posts;
+use crate::record::{Record, post_value, raise_undefined};
 
 /// The number type of a record's alarm limits: a double cannot hold all 64-bit integers.
-pub(crate) trait Number: Copy + PartialOrd {
+pub(crate) trait LimitNumber: Copy + PartialOrd {
     fn plus(self, other: Self) -> Self;
 
     fn minus(self, other: Self) -> Self;
 
     fn to_f64(self) -> f64;
+
+    /// Whether a value left the deadband around `last`, the last posted value; if so, sets `last` to it.
+    fn leaves_deadband(self, last: &mut Self, deadband: Self) -> bool;
 }
 
-impl Number for f64 {
+impl LimitNumber for f64 {
     fn plus(self, other: f64) -> f64 {
         self + other
     }
@@ -27,11 +32,27 @@ impl Number for f64 {
     fn to_f64(self) -> f64 {
         self
     }
+
+    /// Source: EPICS Base 7.0, recGblCheckDeadband.
+    fn leaves_deadband(self, last: &mut f64, deadband: f64) -> bool {
+        let distance = if self.is_finite() && last.is_finite() {
+            (*last - self).abs()
+        } else if self == *last || (self.is_nan() && last.is_nan()) {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+        let is_out = distance > deadband;
+        if is_out {
+            *last = self;
+        }
+        is_out
+    }
 }
 
-macro_rules! whole_number {
+macro_rules! integer {
     ($($number:ty),*) => {$(
-        impl Number for $number {
+        impl LimitNumber for $number {
             fn plus(self, other: $number) -> $number {
                 self.saturating_add(other)
             }
@@ -43,15 +64,24 @@ macro_rules! whole_number {
             fn to_f64(self) -> f64 {
                 self as f64
             }
+
+            /// A negative deadband always posts.
+            fn leaves_deadband(self, last: &mut $number, deadband: $number) -> bool {
+                let is_out = deadband < 0 || last.abs_diff(self) > deadband.unsigned_abs();
+                if is_out {
+                    *last = self;
+                }
+                is_out
+            }
         }
     )*};
 }
 
-whole_number!(i32, i64);
+integer!(i32, i64);
 
 /// The fields that determine alarms and limits.
 #[derive(Clone, Debug)]
-pub(crate) struct Levels<N> {
+pub(crate) struct AlarmLimits<N> {
     pub(crate) value: N,
     pub(crate) hysteresis: N,
     pub(crate) last_alarmed: N,
@@ -63,23 +93,43 @@ pub(crate) struct Levels<N> {
     pub(crate) units: Text,
 }
 
-/// A record with alarm limits; [`leveled!`] implements it.
-pub(crate) trait Leveled: Record {
-    type Number: Number;
+/// A record with alarm limits; [`alarm_limits!`] implements it.
+pub(crate) trait HasAlarmLimits: Record {
+    type Number: LimitNumber;
 
-    fn levels(&self) -> Levels<Self::Number>;
+    fn limits(&self) -> AlarmLimits<Self::Number>;
 
     fn set_last_alarmed(&mut self, level: Self::Number);
+
+    fn deadbands(&mut self) -> Deadbands<'_, Self::Number>;
+
+    /// Makes the present value the one last posted and last alarmed.
+    fn forget_changes(&mut self);
 }
 
-macro_rules! leveled {
+/// A record whose alarms are filtered; [`alarm_limits!`] implements it.
+pub(crate) trait HasAlarmFilter: HasAlarmLimits {
+    /// AFTC and AFVL.
+    fn alarm_filter(&mut self) -> (f64, &mut f64);
+}
+
+macro_rules! alarm_limits {
+    ($record:ident, $number:ty, filtered) => {
+        $crate::record::levels::alarm_limits!($record, $number);
+
+        impl $crate::record::levels::HasAlarmFilter for $record {
+            fn alarm_filter(&mut self) -> (f64, &mut f64) {
+                (self.alarm_filter_time, &mut self.alarm_filter_value)
+            }
+        }
+    };
     ($record:ident, $number:ty) => {
-        impl $crate::record::levels::Leveled for $record {
+        impl $crate::record::levels::HasAlarmLimits for $record {
             type Number = $number;
 
-            fn levels(&self) -> $crate::record::levels::Levels<$number> {
-                use $crate::record::levels::Number as _;
-                $crate::record::levels::Levels {
+            fn limits(&self) -> $crate::record::levels::AlarmLimits<$number> {
+                use $crate::record::levels::LimitNumber as _;
+                $crate::record::levels::AlarmLimits {
                     value: self.value,
                     hysteresis: self.hysteresis,
                     last_alarmed: self.last_alarmed,
@@ -95,15 +145,25 @@ macro_rules! leveled {
             fn set_last_alarmed(&mut self, level: $number) {
                 self.last_alarmed = level;
             }
+
+            fn deadbands(&mut self) -> $crate::record::levels::Deadbands<'_, $number> {
+                $crate::record::levels::deadbands!(self)
+            }
+
+            fn forget_changes(&mut self) {
+                self.last_monitored = self.value;
+                self.last_archived = self.value;
+                self.last_alarmed = self.value;
+            }
         }
     };
 }
 
-pub(crate) use leveled;
+pub(crate) use alarm_limits;
 
 /// The position of a value between its alarm limits; AFTC filters these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range {
+enum AlarmRange {
     Lolo = 1,
     Low = 2,
     Normal = 3,
@@ -112,42 +172,43 @@ enum Range {
 }
 
 /// AFTC and AFVL, and the seconds since the record was last processed.
-pub(crate) struct Filter<'a> {
+pub(crate) struct AlarmFilter<'a> {
     pub(crate) time_s: f64,
     pub(crate) state: &'a mut f64,
     pub(crate) elapsed_s: f64,
 }
 
-impl<N: Number> Levels<N> {
-    fn range(&self) -> Range {
+impl<N: LimitNumber> AlarmLimits<N> {
+    fn range(&self) -> AlarmRange {
         let is_last = |level: N| self.last_alarmed == level;
         let above = |(severity, level): (u16, N)| {
-            severity != 0 && (self.value >= level || is_last(level) && self.value >= level.minus(self.hysteresis))
+            severity != NO_ALARM
+                && (self.value >= level || is_last(level) && self.value >= level.minus(self.hysteresis))
         };
         let below = |(severity, level): (u16, N)| {
-            severity != 0 && (self.value <= level || is_last(level) && self.value <= level.plus(self.hysteresis))
+            severity != NO_ALARM && (self.value <= level || is_last(level) && self.value <= level.plus(self.hysteresis))
         };
         if above(self.hihi) {
-            Range::Hihi
+            AlarmRange::Hihi
         } else if below(self.lolo) {
-            Range::Lolo
+            AlarmRange::Lolo
         } else if above(self.high) {
-            Range::High
+            AlarmRange::High
         } else if below(self.low) {
-            Range::Low
+            AlarmRange::Low
         } else {
-            Range::Normal
+            AlarmRange::Normal
         }
     }
 
     /// Severity, level and status of a range.
-    fn alarm(&self, range: Range) -> (u16, N, Status) {
+    fn alarm(&self, range: AlarmRange) -> (u16, N, Status) {
         let ((severity, level), status) = match range {
-            Range::Hihi => (self.hihi, Status::HIHI),
-            Range::High => (self.high, Status::HIGH),
-            Range::Normal => ((0, self.value), Status::NO_ALARM),
-            Range::Low => (self.low, Status::LOW),
-            Range::Lolo => (self.lolo, Status::LOLO),
+            AlarmRange::Hihi => (self.hihi, Status::HIHI),
+            AlarmRange::High => (self.high, Status::HIGH),
+            AlarmRange::Normal => ((NO_ALARM, self.value), Status::NO_ALARM),
+            AlarmRange::Low => (self.low, Status::LOW),
+            AlarmRange::Lolo => (self.lolo, Status::LOLO),
         };
         (severity, level, status)
     }
@@ -156,37 +217,47 @@ impl<N: Number> Levels<N> {
 /// Raises the alarm of the value's range.
 ///
 /// Source: EPICS Base 7.0, checkAlarms of aiRecord.
-pub(crate) fn check<R: Leveled>(record: &mut R, filter: Option<Filter>) {
-    let common = record.common();
-    if common.undefined != 0 {
-        let severity = common.undefined_severity;
-        common.raise(Status::UDF, severity);
+pub(crate) fn check<R: HasAlarmLimits>(record: &mut R) {
+    check_range(record, None);
+}
+
+/// Like [`check`], with the filter of AFTC. `elapsed_s`: the seconds since the record was last processed.
+pub(crate) fn check_filtered<R: HasAlarmFilter>(record: &mut R, elapsed_s: f64) {
+    let (time_s, state) = record.alarm_filter();
+    let mut state = *state;
+    check_range(record, Some(AlarmFilter { time_s, state: &mut state, elapsed_s }));
+    *record.alarm_filter().1 = state;
+}
+
+fn check_range<R: HasAlarmLimits>(record: &mut R, filter: Option<AlarmFilter>) {
+    if raise_undefined(record.common()) {
         if let Some(filter) = filter {
             *filter.state = 0.0;
         }
         return;
     }
-    let levels = record.levels();
-    let mut range = levels.range();
+    let limits = record.limits();
+    let mut range = limits.range();
     if let Some(filter) = filter {
         range = filtered(range as u8, filter).and_then(range_of).unwrap_or(range);
     }
-    let (severity, level, status) = levels.alarm(range);
-    if severity == 0 {
-        record.set_last_alarmed(levels.value);
+    let (severity, level, status) = limits.alarm(range);
+    if severity == NO_ALARM {
+        record.set_last_alarmed(limits.value);
     } else if record.common().raise(status, severity) {
         record.set_last_alarmed(level);
     }
 }
 
-fn range_of(number: u8) -> Option<Range> {
-    [Range::Lolo, Range::Low, Range::Normal, Range::High, Range::Hihi].into_iter().find(|range| *range as u8 == number)
+fn range_of(number: u8) -> Option<AlarmRange> {
+    let ranges = [AlarmRange::Lolo, AlarmRange::Low, AlarmRange::Normal, AlarmRange::High, AlarmRange::Hihi];
+    ranges.into_iter().find(|range| *range as u8 == number)
 }
 
 /// The range after a first-order low-pass filter with hysteresis; `None` when AFTC is off.
 ///
 /// The sign of the state is the direction of rounding. Source: EPICS Base 7.0, checkAlarms.
-pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
+pub(crate) fn filtered(range: u8, filter: AlarmFilter) -> Option<u8> {
     const THRESHOLD: f64 = 0.6321;
     // NaN disables the filter, as in Base.
     if filter.time_s.is_nan() || filter.time_s <= 0.0 {
@@ -211,62 +282,74 @@ pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
 }
 
 /// Fields whose limits are the display range of the record.
-const SPANNED: [&str; 9] = ["VAL", "HIHI", "HIGH", "LOW", "LOLO", "LALM", "ALST", "MLST", "SVAL"];
+const FIELDS_WITH_DISPLAY_LIMITS: [&str; 9] = ["VAL", "HIHI", "HIGH", "LOW", "LOLO", "LALM", "ALST", "MLST", "SVAL"];
 
 /// Sets units, precision and limits of a field of a record with alarm limits.
-pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Option<i16>, meta: &mut Meta) {
-    let levels = record.levels();
+pub(crate) fn meta<R: HasAlarmLimits>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Option<i16>, meta: &mut Meta) {
+    let limits = record.limits();
     ranges(row, meta);
     if row.dbf == dbf {
-        meta.units = levels.units;
+        meta.units = limits.units;
     }
     if let Some(digits) = digits {
         meta.precision = if row.name == "VAL" { digits } else { precision(row, digits) };
     }
-    if is_spanned(row) {
-        meta.display = levels.display;
-        meta.control = levels.display;
+    if has_display_limits(row) {
+        meta.display = limits.display;
+        meta.control = limits.display;
     }
     if row.name == "VAL" {
         // int64in and int64out report their alarm limits whatever the severities are, as in Base.
-        let is_told = |severity| severity != 0 || row.dbf == Dbf::Int64;
-        let level = |(severity, level): (u16, R::Number)| if is_told(severity) { level.to_f64() } else { f64::NAN };
-        meta.alarm = Limits { low: level(levels.lolo), high: level(levels.hihi) };
-        meta.warning = Limits { low: level(levels.low), high: level(levels.high) };
+        let is_reported = |severity| severity != NO_ALARM || row.dbf == Dbf::Int64;
+        let level = |(severity, level): (u16, R::Number)| if is_reported(severity) { level.to_f64() } else { f64::NAN };
+        meta.alarm = Limits { low: level(limits.lolo), high: level(limits.hihi) };
+        meta.warning = Limits { low: level(limits.low), high: level(limits.high) };
     }
 }
 
 /// Whether the field's limits are the display range of the record.
-pub(crate) fn is_spanned(row: &FieldInfo) -> bool {
-    SPANNED.contains(&row.name)
+pub(crate) fn has_display_limits(row: &FieldInfo) -> bool {
+    FIELDS_WITH_DISPLAY_LIMITS.contains(&row.name)
 }
 
-/// Whether a value left the deadband around `last`, the last posted value; if so, sets `last` to it.
-///
-/// Source: EPICS Base 7.0, recGblCheckDeadband.
-pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
-    let distance = if value.is_finite() && last.is_finite() {
-        (*last - value).abs()
-    } else if value == *last || (value.is_nan() && last.is_nan()) {
-        0.0
-    } else {
-        f64::INFINITY
-    };
-    let is_out = distance > deadband;
-    if is_out {
-        *last = value;
-    }
-    is_out
+/// The value of a record, and its deadbands with the values that left them last.
+pub(crate) struct Deadbands<'a, N> {
+    pub(crate) value: N,
+    /// MDEL and MLST.
+    pub(crate) monitor: (N, &'a mut N),
+    /// ADEL and ALST.
+    pub(crate) archive: (N, &'a mut N),
 }
 
-/// Like [`moved`], for integers: a negative deadband always posts.
-pub(crate) fn moved_whole<N: Copy + Into<i64>>(last: &mut N, value: N, deadband: N) -> bool {
-    let is_out = match u64::try_from(deadband.into()) {
-        Ok(deadband) => Into::<i64>::into(*last).abs_diff(value.into()) > deadband,
-        Err(_) => true,
+/// The deadbands of a record that has their fields.
+macro_rules! deadbands {
+    ($record:expr) => {
+        $crate::record::levels::Deadbands {
+            value: $record.value,
+            monitor: ($record.monitor_deadband, &mut $record.last_monitored),
+            archive: ($record.archive_deadband, &mut $record.last_archived),
+        }
     };
-    if is_out {
-        *last = value;
+}
+
+pub(crate) use deadbands;
+
+impl<N: LimitNumber> Deadbands<'_, N> {
+    /// The events to post: VALUE and LOG, for the deadbands that the value has left.
+    pub(crate) fn left(self) -> EventMask {
+        let mut mask = EventMask::NONE;
+        if self.value.leaves_deadband(self.monitor.1, self.monitor.0) {
+            mask |= EventMask::VALUE;
+        }
+        if self.value.leaves_deadband(self.archive.1, self.archive.0) {
+            mask |= EventMask::LOG;
+        }
+        mask
     }
-    is_out
+}
+
+/// Posts VAL if the alarm has changed or the value has left a deadband. Returns the mask of that post.
+pub(crate) fn monitor<R: HasAlarmLimits>(record: &mut R, posts: &mut Posts) -> EventMask {
+    let left = record.deadbands().left();
+    post_value(record, left, posts)
 }

@@ -1,9 +1,11 @@
-//! Long strings: VAL of lsi, lso and printf, up to SIZV bytes.
+//! Texts: long strings, which are VAL of lsi, lso and printf with up to SIZV bytes, and EPICS strings.
 
-use fodo_data::{Kind, Scalar, Text, Value};
+use fodo_data::{EventMask, Kind, Scalar, Text, Value};
 
 use crate::link::{Constant, Link};
-use crate::record::Record;
+use crate::menu::ALWAYS;
+use crate::post::Posts;
+use crate::record::{CHANGED, Record, is_changed};
 use crate::step::{Broken, Step};
 
 /// The maximum length in bytes of a text that passes through a link, that of an EPICS string.
@@ -16,6 +18,106 @@ pub(crate) fn fitting(text: &Text, size: usize) -> Text {
     match text.as_bytes().get(..size.saturating_sub(1)) {
         Some(start) if start.len() < text.len() => Text::from_bytes(start),
         _ => text.clone(),
+    }
+}
+
+/// The text, truncated to the 39 bytes of an EPICS string.
+pub(crate) fn cut(text: Text) -> Text {
+    match text.as_bytes().get(..LINK_TEXT_BYTES_MAX) {
+        Some(start) if text.len() > LINK_TEXT_BYTES_MAX => Text::from_bytes(start),
+        _ => text,
+    }
+}
+
+/// The events that MPST and APST post always.
+pub(crate) fn post_mask(post_value: u16, post_archive: u16) -> EventMask {
+    let mut mask = EventMask::NONE;
+    if post_value == ALWAYS {
+        mask |= EventMask::VALUE;
+    }
+    if post_archive == ALWAYS {
+        mask |= EventMask::LOG;
+    }
+    mask
+}
+
+/// A record whose VAL is a long string; [`long_text_record!`] implements it.
+pub(crate) trait LongText: Record {
+    const LEN: u16;
+
+    fn long_text(&mut self) -> LongTextFields<'_>;
+}
+
+/// The fields of a long string.
+pub(crate) struct LongTextFields<'a> {
+    pub(crate) value: &'a mut Text,
+    pub(crate) size: u16,
+    pub(crate) length: &'a mut u32,
+    /// VAL and LEN as last posted.
+    pub(crate) old: (&'a mut Text, &'a mut u32),
+    /// The events to post always.
+    pub(crate) always: EventMask,
+}
+
+macro_rules! long_text_record {
+    ($record:ident) => {
+        impl $crate::record::long_text::LongText for $record {
+            const LEN: u16 = $record::at("LEN");
+
+            fn long_text(&mut self) -> $crate::record::long_text::LongTextFields<'_> {
+                $crate::record::long_text::LongTextFields {
+                    value: &mut self.value,
+                    size: self.size,
+                    length: &mut self.length,
+                    old: (&mut self.old_value, &mut self.old_length),
+                    always: $crate::record::long_text::post_mask(self.post_value, self.post_archive),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use long_text_record;
+
+/// Sets VAL to the text of a constant link, if it is one.
+pub(crate) fn init<R: LongText>(record: &mut R, constant: Option<&Text>) {
+    let Some(text) = constant else { return };
+    store(record, text);
+    record.common().undefined = 0;
+    let fields = record.long_text();
+    fields.old.0.clone_from(fields.value);
+    *fields.old.1 = *fields.length;
+}
+
+/// Sets VAL, truncated to SIZV, and LEN.
+pub(crate) fn store<R: LongText>(record: &mut R, text: &Text) {
+    let fields = record.long_text();
+    *fields.value = fitting(text, fields.size.into());
+    *fields.length = length(fields.value);
+}
+
+/// Updates LEN after a put to VAL.
+pub(crate) fn value_was_put<R: LongText>(record: &mut R, posts: &mut Posts) {
+    let fields = record.long_text();
+    *fields.length = length(fields.value);
+    posts.post(record, R::LEN, CHANGED);
+}
+
+/// Posts VAL and LEN, always or on change.
+pub(crate) fn monitor<R: LongText>(record: &mut R, posts: &mut Posts) {
+    let alarms = posts.alarms(record);
+    let fields = record.long_text();
+    let mut mask = alarms | fields.always;
+    let is_length_changed = is_changed(fields.old.1, fields.length);
+    if is_changed(fields.old.0, fields.value) || is_length_changed {
+        mask |= CHANGED;
+    }
+    if is_length_changed {
+        posts.post(record, R::LEN, CHANGED);
+    }
+    if !mask.is_empty() {
+        let value = record.record_type().value;
+        posts.post(record, value, mask);
     }
 }
 
@@ -59,7 +161,7 @@ fn of(value: &Value) -> Option<Text> {
 
 /// Converts a text to the kind of the link's target: characters with their NUL, or the length of an EPICS string.
 /// `None`: the link has no target, which Base ignores silently.
-pub(crate) fn suited(value: Value, to: Option<Kind>) -> Option<Value> {
+pub(crate) fn to_target_kind(value: Value, to: Option<Kind>) -> Option<Value> {
     let text = match value.first() {
         Some(Scalar::Text(text)) => text,
         _ => Text::EMPTY,

@@ -1,18 +1,17 @@
 //! mbboDirect: an output word, with its bits as writable fields.
 
-use fodo_data::{Status, Value};
+use fodo_data::Value;
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::{Link, Target};
-use crate::menu;
+use crate::menu::{self, CLOSED_LOOP};
 use crate::post::Posts;
 use crate::record::device::Device;
-use crate::record::output::{self, Driven, Output};
-use crate::record::simulation::{self, constant, simulated, time_source};
-use crate::record::states::{bit, mask_of_bits, shifted_left};
-use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Broken, Outcome, Step};
+use crate::record::output::{self, OutputRecord, output_fields};
+use crate::record::simulation::{self, constant, simulated};
+use crate::record::states::{bit, initial_mask, shifted_left};
+use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
+use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An output word, with its bits.
@@ -25,41 +24,29 @@ record_fields! {
         "OUT" output: OutLink;
         "RVAL" raw_value: ULong, NOMOD PP;
         "ORAW" old_raw: ULong, NOMOD;
-        "RBV" readback: ULong, NOMOD;
-        "ORBV" old_readback: ULong, NOMOD;
+        ..readback(ULong);
         "MASK" mask: ULong, NOMOD;
         "MLST" last_monitored: Long, NOMOD;
         "OBIT" old_bits: Long, NOMOD;
         "SHFT" shift: UShort;
-        "SIOL" simulation_value_link: OutLink;
-        "SIML" simulation_mode_link: InLink;
-        "SIMM" simulation_mode: Menu(menu::SIMM), SPECIAL;
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
-        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
-        "SDLY" simulation_delay: Double = -1.0;
+        ..simulation(OutLink, SIMM);
         "IVOA" invalid_action: Menu(menu::IVOA);
         "IVOV" invalid_value: Long;
     }
     arrays {
-        bits: [UChar(); 32] [ASL0 SPECIAL PP] {
-            "B0" 0, "B1" 1, "B2" 2, "B3" 3, "B4" 4, "B5" 5, "B6" 6, "B7" 7, "B8" 8, "B9" 9, "BA" 10, "BB" 11, "BC" 12, "BD" 13, "BE" 14, "BF" 15, "B10" 16, "B11" 17, "B12" 18, "B13" 19, "B14" 20, "B15" 21, "B16" 22, "B17" 23, "B18" 24, "B19" 25, "B1A" 26, "B1B" 27, "B1C" 28, "B1D" 29, "B1E" 30, "B1F" 31
-        }
+        bits: [UChar(); 32] [ASL0 SPECIAL PP] "B" BITS;
     }
     private {
         common: Common;
     }
 }
 
-record_type!(MbboDirect, "mbboDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(
+    MbboDirect, "mbboDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"],
+    RVAL RBV SIMM B0
+);
 simulated!(MbboDirect, has_raw: true);
-
-const VAL: u16 = MbboDirect::at("VAL");
-const RVAL: u16 = MbboDirect::at("RVAL");
-const RBV: u16 = MbboDirect::at("RBV");
-const SIMM: u16 = MbboDirect::at("SIMM");
-const CLOSED_LOOP: u16 = 1;
-const B0: u16 = MbboDirect::at("B0");
+output_fields!(MbboDirect);
 
 impl Record for MbboDirect {
     fn init(&mut self) {
@@ -68,15 +55,9 @@ impl Record for MbboDirect {
             self.value = value.cast_signed();
             self.common.undefined = 0;
         }
-        if self.mask == 0 {
-            self.mask = mask_of_bits(self.bit_count.cast_unsigned()).unwrap_or(0);
-        }
-        if Device::of(self) == Device::Raw {
-            if self.mask == 0 {
-                self.mask = u32::MAX;
-            }
-            self.mask = shifted_left(self.mask, self.shift);
-        }
+        let is_raw = Device::of(self) == Device::Raw;
+        let bits = self.bit_count.cast_unsigned();
+        self.mask = initial_mask(self.mask, bits, is_raw.then_some(self.shift));
         if self.common.undefined != 0 {
             let set = (0..32).filter(|index| self.bits[*index] != 0).fold(0_u32, |word, index| word | 1 << index);
             if set != 0 {
@@ -84,9 +65,7 @@ impl Record for MbboDirect {
                 self.common.undefined = 0;
             }
         } else {
-            for (index, place) in self.bits.iter_mut().enumerate() {
-                *place = bit(self.value, index);
-            }
+            self.bits = std::array::from_fn(|index| bit(self.value, index));
         }
         // RVAL and OBIT are set only when the record is first processed, as in Base.
         self.last_monitored = self.value;
@@ -96,8 +75,7 @@ impl Record for MbboDirect {
 
     fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
         if field == SIMM {
-            simulation::swap_scan(self);
-            return Ok(());
+            return simulation::mode_was_put(self);
         }
         let index = usize::from(field - B0);
         if self.output_mode == CLOSED_LOOP {
@@ -120,72 +98,23 @@ impl Record for MbboDirect {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let mut is_well = true;
-        let stamp = |step: &mut Step<'_, '_, MbboDirect>| {
-            let simulated = time_source(step).map(|_| Target::Constant);
-            step.stamp(simulated);
-        };
-        // Without a value to drive, the time stamp is not updated, as in Base.
-        if !step.is_completion && desired(step) {
-            let direct = step.lock();
-            direct.common.undefined = 0;
-            direct.convert();
-            stamp(step);
-        }
-        match output::drive(step) {
-            Driven::Not => {}
-            Driven::Done(is_written) => is_well = is_written,
-            Driven::Waiting(outcome) => return outcome,
-        }
-        if step.is_completion {
-            stamp(step);
-        }
-        step.post(MbboDirect::monitor);
-        Outcome::done(is_well)
+        output::process(step)
     }
 }
 
-/// Reads DOL in closed loop mode. Returns whether there is a value to convert.
-fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
-    {
-        let direct = step.lock();
-        if direct.output_mode != CLOSED_LOOP || direct.desired_output.is_constant() {
-            if direct.common.undefined != 0 {
-                let severity = direct.common.undefined_severity;
-                direct.common.raise_saying(Status::UDF, severity, "UDFS".into());
-                return false;
-            }
-            return true;
-        }
-    }
-    match step.fetch::<u32>("DOL", |direct| &direct.desired_output) {
-        Ok(value) => {
-            let direct = step.lock();
-            direct.value = value.map_or(direct.value, u32::cast_signed);
-            true
-        }
-        Err(Broken) => false,
-    }
-}
-
-impl Output for MbboDirect {
-    const TELLS_FAILURE: bool = false;
-
-    fn output(&self) -> &Link {
-        &self.output
-    }
-
-    fn invalid_action(&self) -> u16 {
-        self.invalid_action
-    }
-
+impl OutputRecord for MbboDirect {
+    const REPORTS_WRITE_FAILURE: bool = false;
     fn use_invalid_value(&mut self) {
         self.value = self.invalid_value;
         self.convert();
     }
 
-    fn simulated_value(&self) -> Value {
-        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
+    fn value(&self) -> Value {
+        self.value.into()
+    }
+
+    fn raw_value(&self) -> Value {
+        self.raw_value.into()
     }
 
     fn value_to_write(&mut self) -> Option<Value> {
@@ -193,24 +122,25 @@ impl Output for MbboDirect {
         let is_raw = Device::of(self) == Device::Raw;
         Some(if is_raw { self.raw_value & self.mask } else { self.value.cast_unsigned() }.into())
     }
-}
 
-impl MbboDirect {
-    fn convert(&mut self) {
-        self.raw_value = shifted_left(self.value.cast_unsigned(), self.shift);
+    fn prepare(step: &mut Step<'_, '_, Self>) -> bool {
+        // Without a value to drive, the time stamp is not updated, as in Base.
+        let desired = output::fetch_defined(step, "UDFS");
+        let Some(value) = desired else { return true };
+        let direct = step.lock();
+        direct.value = value.map_or(direct.value, u32::cast_signed);
+        direct.convert();
+        output::stamp(step);
+        true
+    }
+
+    fn stamp_completion(step: &mut Step<'_, '_, Self>) {
+        output::stamp(step);
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let alarms = posts.alarms(self);
-        let changed = alarms | CHANGED;
-        let mut mask = alarms;
-        if self.last_monitored != self.value {
-            mask = changed;
-            self.last_monitored = self.value;
-        }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
+        let changes = changes(&mut self.last_monitored, &self.value);
+        let changed = post_value(self, changes, posts) | CHANGED;
         for index in 0..self.bits.len() {
             let now = bit(self.value, index);
             self.bits[index] = now;
@@ -219,13 +149,17 @@ impl MbboDirect {
             }
         }
         self.old_bits = self.value;
-        if self.old_raw != self.raw_value {
+        if is_changed(&mut self.old_raw, &self.raw_value) {
             posts.post(self, RVAL, changed);
-            self.old_raw = self.raw_value;
         }
-        if self.old_readback != self.readback {
+        if is_changed(&mut self.old_readback, &self.readback) {
             posts.post(self, RBV, changed);
-            self.old_readback = self.readback;
         }
+    }
+}
+
+impl MbboDirect {
+    fn convert(&mut self) {
+        self.raw_value = shifted_left(self.value.cast_unsigned(), self.shift);
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fodo_data::{EventMask, Kind, Meta, Reading, Text, TimeStamp};
+use fodo_data::{EventMask, Kind, Meta, Reading, Status, Text, TimeStamp};
 
+use crate::calc::CalcError;
 use crate::common::Common;
 use crate::engine::EngineCall;
 use crate::field::{FieldInfo, PLAIN, Slot};
@@ -30,8 +31,10 @@ mod compress;
 pub(crate) mod device;
 mod dfanout;
 mod event;
+mod expression;
 mod fanout;
 pub(crate) mod field_table;
+mod groups;
 mod histogram;
 pub(crate) mod inert;
 mod inputs;
@@ -190,6 +193,12 @@ pub(crate) trait Record: Fields + Send {
         Ok(())
     }
 
+    /// Compiles the expression for a field and keeps the program. Called before a file sets the field; fields without
+    /// an expression accept any text.
+    fn compile(&mut self, _field: u16, _expression: &Text) -> Result<(), CalcError> {
+        Ok(())
+    }
+
     /// Whether a change of this link's target processes the record while its SCAN is I/O Intr.
     fn is_interrupted_by(&self, _field: u16) -> bool {
         true
@@ -318,9 +327,11 @@ pub(crate) fn find(name: &str) -> Option<&'static RecordType> {
     TYPES.iter().find(|kind| kind.name == name).copied()
 }
 
-/// Connects a table of fields with its record type.
+/// Connects a table of fields with its record type, and defines constants with the numbers of the fields listed last.
 macro_rules! record_type {
-    ($record:ident, $name:literal, [$($device:literal),*]) => {
+    ($record:ident, $name:literal, [$($device:literal),*] $(, $($field:ident)+)?) => {
+        $($(const $field: u16 = $record::at(stringify!($field));)+)?
+
         pub(super) static TYPE: $crate::record::RecordType = $crate::record::RecordType {
             name: $name,
             rows: $record::ROWS,
@@ -371,6 +382,44 @@ pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
 
 /// VALUE and LOG.
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+/// Posts VAL if the alarm has changed or `changes` is not empty. Returns the mask of that post.
+pub(crate) fn post_value<R: Record>(record: &mut R, changes: EventMask, posts: &mut Posts) -> EventMask {
+    let mask = posts.alarms(record) | changes;
+    if !mask.is_empty() {
+        let value = record.record_type().value;
+        posts.post(record, value, mask);
+    }
+    mask
+}
+
+/// Sets `old` to the present value. Returns whether they differed.
+pub(crate) fn is_changed<T: Clone + PartialEq>(old: &mut T, present: &T) -> bool {
+    let is_changed = old != present;
+    if is_changed {
+        old.clone_from(present);
+    }
+    is_changed
+}
+
+/// As [`is_changed`], as the events to post.
+pub(crate) fn changes<T: Clone + PartialEq>(old: &mut T, present: &T) -> EventMask {
+    if is_changed(old, present) { CHANGED } else { EventMask::NONE }
+}
+
+/// Raises the alarm of a record whose value is undefined. Returns whether it is.
+pub(crate) fn raise_undefined(common: &mut Common) -> bool {
+    let is_undefined = common.undefined != 0;
+    if is_undefined {
+        common.raise(Status::UDF, common.undefined_severity);
+    }
+    is_undefined
+}
+
+/// The index of a field in a family of `n` fields, of which `first` is the number of the first one.
+pub(crate) fn index_in(field: u16, first: u16, n: usize) -> Option<usize> {
+    field.checked_sub(first).map(usize::from).filter(|index| *index < n)
+}
 
 pub(crate) use long_text::fitting as fitting_text;
 

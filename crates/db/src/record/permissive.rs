@@ -3,7 +3,7 @@
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::post::Posts;
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::{CHANGED, Record, is_changed, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -23,10 +23,7 @@ record_fields! {
     }
 }
 
-record_type!(Permissive, "permissive", []);
-
-const VAL: u16 = Permissive::at("VAL");
-const WFLG: u16 = Permissive::at("WFLG");
+record_type!(Permissive, "permissive", [], VAL WFLG);
 
 impl Record for Permissive {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
@@ -40,12 +37,10 @@ impl Record for Permissive {
 impl Permissive {
     fn monitor(&mut self, posts: &mut Posts) {
         let mask = posts.alarms(self) | CHANGED;
-        let old_value = std::mem::replace(&mut self.old_value, self.value);
-        let old_wait_flag = std::mem::replace(&mut self.old_wait_flag, self.wait_flag);
-        if old_value != self.value {
+        if is_changed(&mut self.old_value, &self.value) {
             posts.post(self, VAL, mask);
         }
-        if old_wait_flag != self.wait_flag {
+        if is_changed(&mut self.old_wait_flag, &self.wait_flag) {
             posts.post(self, WFLG, mask);
         }
     }

@@ -3,7 +3,7 @@
 use fodo_data::{Kind, Scalar, Text, Value};
 
 use crate::common::Common;
-use crate::field::record_fields;
+use crate::field::{names, record_fields};
 use crate::link::Constant;
 use crate::post::Posts;
 use crate::record::c_format::Directive;
@@ -24,20 +24,17 @@ record_fields! {
         "IVLS" invalid_text: String(16) = "LNK".into();
     }
     arrays {
-        inputs: [InLink(); 10] [] {
-            "INP0" 0, "INP1" 1, "INP2" 2, "INP3" 3, "INP4" 4, "INP5" 5, "INP6" 6, "INP7" 7, "INP8" 8, "INP9" 9
-        }
+        inputs: [InLink(); 10] [] "INP" ZERO_TO_9;
     }
     private {
         common: Common;
     }
 }
 
-record_type!(Printf, "printf", ["Soft Channel", "Async Soft Channel", "stdio"]);
+record_type!(Printf, "printf", ["Soft Channel", "Async Soft Channel", "stdio"], VAL LEN);
 
-const VAL: u16 = Printf::at("VAL");
-const LEN: u16 = Printf::at("LEN");
-const INPUTS: [&str; 10] = ["INP0", "INP1", "INP2", "INP3", "INP4", "INP5", "INP6", "INP7", "INP8", "INP9"];
+/// The names of the links, for messages.
+const INPUTS: [&str; 10] = names(Printf::ROWS, "INP0");
 
 impl Record for Printf {
     fn init(&mut self) {
@@ -97,7 +94,7 @@ fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     }
     let kind = step.kind_at(|printf| &printf.output);
     let value = Value::from(step.lock().value.clone());
-    let Some(value) = long_text::suited(value, kind) else { return (true, false) };
+    let Some(value) = long_text::to_target_kind(value, kind) else { return (true, false) };
     if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
         return (true, true);
     }

@@ -1,16 +1,18 @@
-//! What fanout, seq and dfanout share: SELM, and the links that SELN selects.
+//! What fanout, seq, dfanout and sseq share: SELM, and the links that SELN selects.
 
 use fodo_data::Status;
 
+use crate::link::Link;
+use crate::menu::INVALID;
 use crate::record::Record;
 use crate::step::Step;
 
 /// The choices of SELM.
-pub(crate) const ALL: u16 = 0;
-pub(crate) const SPECIFIED: u16 = 1;
-pub(crate) const MASK: u16 = 2;
+const ALL: u16 = 0;
+const SPECIFIED: u16 = 1;
+const MASK: u16 = 2;
 
-/// The number of links to select from.
+/// The maximum number of links to select from.
 pub(crate) const N_LINKS: usize = 16;
 
 /// The fields of a selection.
@@ -46,13 +48,43 @@ impl Selection {
     }
 }
 
-/// Like [`Selection::links`], and raises the alarm if the combination is invalid.
-pub(crate) fn links<R: Record>(step: &mut Step<'_, '_, R>, selection: Selection) -> Option<u16> {
-    let links = selection.links();
-    if links.is_none() {
-        step.lock().common().raise(Status::SOFT, 3);
+/// One bit for each selected link of `n_links`, where the number of the first link is 1 and 0 selects none. `None`: the
+/// selection is invalid.
+pub(crate) fn selected_from_one(mode: u16, number: u16, n_links: usize) -> Option<u16> {
+    match (mode, usize::from(number)) {
+        (ALL, _) => Some(u16::MAX),
+        (SPECIFIED, 0) => Some(0),
+        (SPECIFIED, index) if index <= n_links => Some(1 << (index - 1)),
+        (MASK, _) => Some(number),
+        _ => None,
     }
-    links
+}
+
+/// Raises the alarm of an invalid selection, of which no link is selected.
+pub(crate) fn or_alarm<R: Record>(record: &mut R, selected: Option<u16>) -> u16 {
+    if selected.is_none() {
+        record.common().raise(Status::SOFT, INVALID);
+    }
+    selected.unwrap_or(0)
+}
+
+/// Reads SELL unless SELM is All, and passes what was read to `store`.
+pub(crate) fn fetch_selected<R: Record>(
+    step: &mut Step<'_, '_, R>,
+    mode_and_link: impl Fn(&R) -> (u16, &Link),
+    store: impl FnOnce(&mut R, u16),
+) {
+    if mode_and_link(step.lock()).0 != ALL
+        && let Ok(Some(selection)) = step.fetch("SELL", |record| mode_and_link(record).1)
+    {
+        store(step.lock(), selection);
+    }
+}
+
+/// Those of the selected groups that have a link.
+pub(crate) fn with_links(selected: u16, desired: &[Link], links: &[Link]) -> u16 {
+    let has_link = |index: &usize| [desired, links].iter().any(|links| !links[*index].is_constant());
+    indices(selected).filter(has_link).fold(0, |selected, index| selected | 1 << index)
 }
 
 /// The indices of the bits that are set.

@@ -3,11 +3,9 @@
 use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Constant, Link, Target};
+use crate::menu::{INVALID, NO, NO_ALARM, NO_SCAN, RAW, YES};
 use crate::record::Record;
 use crate::step::{Broken, Element, Step};
-
-/// The choice RAW of SIMM.
-pub(crate) const RAW: u16 = 2;
 
 /// The fields of the simulation mode, borrowed from a record by [`simulated!`].
 pub(crate) struct Simulation<'a> {
@@ -62,7 +60,7 @@ pub(crate) use simulated;
 
 /// Where an input's value comes from during this processing.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Source<T> {
+pub(crate) enum InputSource<T> {
     /// The device.
     Device,
     /// SIOL; `None` if SIOL is constant and SVAL is the value. The flag says whether SIMM is RAW.
@@ -75,7 +73,7 @@ pub(crate) enum Source<T> {
 
 /// What happened to an output during this processing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Sink {
+pub(crate) enum OutputTarget {
     /// The value has to be written to the device.
     Device,
     /// The value was written to SIOL; the flag says whether that succeeded.
@@ -90,7 +88,7 @@ pub(crate) fn init<R: Simulated>(record: &mut R) {
     if !simulation.mode_link.is_constant() {
         return;
     }
-    if *simulation.scan != u16::MAX {
+    if *simulation.scan != NO_SCAN {
         *simulation.old_mode = *simulation.mode;
     }
     if let Some(mode) = constant::<u16>(simulation.mode_link) {
@@ -102,7 +100,7 @@ pub(crate) fn init<R: Simulated>(record: &mut R) {
 /// Swaps SCAN and SSCN if SSCN is set and SIMM has changed. Returns whether it did.
 pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
     let simulation = record.simulation();
-    let is_changed = *simulation.scan != u16::MAX && simulation.mode != simulation.old_mode;
+    let is_changed = *simulation.scan != NO_SCAN && simulation.mode != simulation.old_mode;
     if is_changed {
         let wanted = *simulation.scan;
         let before = std::mem::replace(&mut record.common().scan, wanted);
@@ -111,57 +109,70 @@ pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
     is_changed
 }
 
+/// Called after a put to SIMM.
+pub(crate) fn mode_was_put<R: Simulated>(record: &mut R) -> Result<(), &'static str> {
+    swap_scan(record);
+    Ok(())
+}
+
 /// Reads SIML, and the value from SIOL in simulation mode.
-pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> Source<T> {
-    match plan(step) {
-        Plan::Device => Source::Device,
-        Plan::Simulate { is_raw } => match step.fetch("SIOL", R::value_link) {
-            Ok(value) => Source::Simulation(value, is_raw),
-            Err(Broken) => Source::Failed,
+pub(crate) fn input_source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> InputSource<T> {
+    match simulation_mode(step) {
+        SimulationMode::Device => InputSource::Device,
+        SimulationMode::Simulated { is_raw } => match step.fetch("SIOL", R::value_link) {
+            Ok(value) => InputSource::Simulation(value, is_raw),
+            Err(Broken) => InputSource::Failed,
         },
-        Plan::Failed => Source::Failed,
-        Plan::Waiting(delay_s) => Source::Waiting(delay_s),
+        SimulationMode::Invalid => InputSource::Failed,
+        SimulationMode::Waiting(delay_s) => InputSource::Waiting(delay_s),
     }
 }
 
 /// What SIMM requests, before SIOL is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Plan {
+pub(crate) enum SimulationMode {
+    /// Off: the value comes from the device.
     Device,
-    Simulate { is_raw: bool },
-    Failed,
+    /// On: the value, or the raw value, comes from SIOL.
+    Simulated { is_raw: bool },
+    /// SIMM is invalid; the alarm is raised.
+    Invalid,
+    /// The record waits for SDLY.
     Waiting(f64),
 }
 
 /// Reads SIML, and decides where the value comes from.
-pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
+pub(crate) fn simulation_mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> SimulationMode {
     match mode(step) {
-        0 => Plan::Device,
-        mode if mode == 1 || R::HAS_RAW && mode == RAW => match raise_and_delay(step) {
-            Some(delay_s) => Plan::Waiting(delay_s),
-            None => Plan::Simulate { is_raw: mode == RAW },
+        NO => SimulationMode::Device,
+        mode if mode == YES || R::HAS_RAW && mode == RAW => match raise_and_delay(step) {
+            Some(delay_s) => SimulationMode::Waiting(delay_s),
+            None => SimulationMode::Simulated { is_raw: mode == RAW },
         },
         _ => {
-            step.lock().common().raise(Status::SOFT, 3);
-            Plan::Failed
+            step.lock().common().raise(Status::SOFT, INVALID);
+            SimulationMode::Invalid
         }
     }
 }
 
 /// Reads SIML, and writes the value to SIOL in simulation mode; if `value` returns `None`, it writes nothing.
-pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> Option<Value>) -> Sink {
+pub(crate) fn output_target<R: Simulated>(
+    step: &mut Step<'_, '_, R>,
+    value: impl Fn(&mut R) -> Option<Value>,
+) -> OutputTarget {
     match mode(step) {
-        0 => Sink::Device,
-        mode if mode == 1 || R::HAS_RAW && mode == RAW => {
+        NO => OutputTarget::Device,
+        mode if mode == YES || R::HAS_RAW && mode == RAW => {
             if let Some(delay_s) = raise_and_delay(step) {
-                return Sink::Waiting(delay_s);
+                return OutputTarget::Waiting(delay_s);
             }
-            let Some(value) = value(step.lock()) else { return Sink::Done(true) };
-            Sink::Done(step.drive("SIOL", R::value_link, value).is_ok())
+            let Some(value) = value(step.lock()) else { return OutputTarget::Done(true) };
+            OutputTarget::Done(step.drive("SIOL", R::value_link, value).is_ok())
         }
         _ => {
-            step.lock().common().raise(Status::SOFT, 3);
-            Sink::Done(false)
+            step.lock().common().raise(Status::SOFT, INVALID);
+            OutputTarget::Done(false)
         }
     }
 }
@@ -169,14 +180,20 @@ pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) 
 /// The target of SIOL for the time stamp; `None` outside of simulation mode.
 pub(crate) fn time_source<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<Target> {
     let record = step.lock();
-    let is_on = *record.simulation().mode != 0;
+    let is_on = *record.simulation().mode != NO;
     is_on.then(|| record.value_link().target())
+}
+
+/// Sets the time stamp of an input; in simulation mode it can be that of the source.
+pub(crate) fn stamp<R: Simulated>(step: &mut Step<'_, '_, R>) {
+    let simulated = time_source(step);
+    step.stamp(simulated);
 }
 
 fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
     if !step.is_completion {
         let simulation = step.lock().simulation();
-        if *simulation.scan != u16::MAX {
+        if *simulation.scan != NO_SCAN {
             *simulation.old_mode = *simulation.mode;
         }
         match step.fetch_quietly::<u16>(R::mode_link) {
@@ -184,7 +201,7 @@ fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
             Ok(None) => {}
             Err(Broken) => {
                 let common = step.lock().common();
-                if common.new_severity == 0 {
+                if common.new_severity == NO_ALARM {
                     common.new_status = Status::LINK.0;
                 }
             }
@@ -218,6 +235,16 @@ pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
         Constant::One(scalar) => to(scalar),
         Constant::Many(scalars) => to(scalars.first()?),
     }
+}
+
+/// Sets a value to that of a constant link. Returns whether the link is one.
+pub(crate) fn set_constant<T: Element>(value: &mut T, link: &Link) -> bool {
+    let constant = constant(link);
+    let is_constant = constant.is_some();
+    if let Some(constant) = constant {
+        *value = constant;
+    }
+    is_constant
 }
 
 fn to<T: Element>(scalar: &Scalar) -> Option<T> {

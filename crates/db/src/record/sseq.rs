@@ -1,18 +1,18 @@
 //! sseq, of synApps calc: a seq of numbers and texts that can wait for its writes to complete, and can be aborted.
 
-use fodo_data::{EventMask, Kind, Meta, Status, Text, Value, format_f64, parse_f64};
+use fodo_data::{EventMask, Kind, Meta, Text, Value, format_f64, parse_f64};
 
 use crate::common::{Common, row};
 use crate::deferred::Deferred;
-use crate::field::record_fields;
+use crate::field::{names, record_fields};
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
 use crate::post::Posts;
 use crate::record::links::state_of;
-use crate::record::selection::{ALL, MASK, SPECIFIED, indices};
-use crate::record::simulation::constant;
-use crate::record::stringin::cut;
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::long_text::cut;
+use crate::record::selection::{fetch_selected, indices, or_alarm, selected_from_one, with_links};
+use crate::record::simulation::{constant, set_constant};
+use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -20,96 +20,60 @@ record_fields! {
     SSeq
     fields {
         "VAL" value: Long, ASL0 PP;
-        "SELM" select_mode: Menu(menu::SELM);
-        "SELN" selection: UShort = 1;
-        "SELL" selection_link: InLink;
+        ..selection();
         "PREC" precision: Short;
         "ABORT" is_aborted: Short, SPECIAL;
         "ABORTING" is_aborting: Short, NOMOD;
         "BUSY" is_busy: Short, NOMOD;
     }
     arrays {
-        delays: [Double(); 10] [] {
-            "DLY1" 0, "DLY2" 1, "DLY3" 2, "DLY4" 3, "DLY5" 4, "DLY6" 5, "DLY7" 6, "DLY8" 7, "DLY9" 8, "DLYA" 9
-        }
-        desired: [InLink(); 10] [SPECIAL] {
-            "DOL1" 0, "DOL2" 1, "DOL3" 2, "DOL4" 3, "DOL5" 4, "DOL6" 5, "DOL7" 6, "DOL8" 7, "DOL9" 8, "DOLA" 9
-        }
-        values: [Double(); 10] [SPECIAL] {
-            "DO1" 0, "DO2" 1, "DO3" 2, "DO4" 3, "DO5" 4, "DO6" 5, "DO7" 6, "DO8" 7, "DO9" 8, "DOA" 9
-        }
-        links: [OutLink(); 10] [SPECIAL] {
-            "LNK1" 0, "LNK2" 1, "LNK3" 2, "LNK4" 3, "LNK5" 4, "LNK6" 5, "LNK7" 6, "LNK8" 7, "LNK9" 8, "LNKA" 9
-        }
-        texts: [String(40); 10] [SPECIAL] {
-            "STR1" 0, "STR2" 1, "STR3" 2, "STR4" 3, "STR5" 4, "STR6" 5, "STR7" 6, "STR8" 7, "STR9" 8, "STRA" 9
-        }
-        waits: [Menu(menu::SSEQ_WAIT); 10] [SPECIAL] {
-            "WAIT1" 0, "WAIT2" 1, "WAIT3" 2, "WAIT4" 3, "WAIT5" 4, "WAIT6" 5, "WAIT7" 6, "WAIT8" 7, "WAIT9" 8, "WAITA" 9
-        }
-        wait_errors: [Short(); 10] [NOMOD] {
-            "WERR1" 0, "WERR2" 1, "WERR3" 2, "WERR4" 3, "WERR5" 4, "WERR6" 5, "WERR7" 6, "WERR8" 7, "WERR9" 8, "WERRA" 9
-        }
-        waiting: [Short(); 10] [NOMOD] {
-            "WTG1" 0, "WTG2" 1, "WTG3" 2, "WTG4" 3, "WTG5" 4, "WTG6" 5, "WTG7" 6, "WTG8" 7, "WTG9" 8, "WTGA" 9
-        }
-        desired_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] {
-            "DOL1V" 0, "DOL2V" 1, "DOL3V" 2, "DOL4V" 3, "DOL5V" 4, "DOL6V" 5, "DOL7V" 6, "DOL8V" 7, "DOL9V" 8, "DOLAV" 9
-        }
-        link_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] {
-            "LNK1V" 0, "LNK2V" 1, "LNK3V" 2, "LNK4V" 3, "LNK5V" 4, "LNK6V" 5, "LNK7V" 6, "LNK8V" 7, "LNK9V" 8, "LNKAV" 9
-        }
+        delays: [Double(); 10] [] "DLY" ONE_TO_A;
+        desired: [InLink(); 10] [SPECIAL] "DOL" ONE_TO_A;
+        values: [Double(); 10] [SPECIAL] "DO" ONE_TO_A;
+        links: [OutLink(); 10] [SPECIAL] "LNK" ONE_TO_A;
+        texts: [String(40); 10] [SPECIAL] "STR" ONE_TO_A;
+        waits: [Menu(menu::SSEQ_WAIT); 10] [SPECIAL] "WAIT" ONE_TO_A;
+        wait_errors: [Short(); 10] [NOMOD] "WERR" ONE_TO_A;
+        waiting: [Short(); 10] [NOMOD] "WTG" ONE_TO_A;
+        desired_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] "DOL" ONE_TO_A "V";
+        link_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] "LNK" ONE_TO_A "V";
     }
     private {
         common: Common;
         remaining: u16;
-        progress: Progress;
+        progress: SequenceState;
     }
 }
 
-record_type!(SSeq, "sseq", []);
+record_type!(SSeq, "sseq", [], VAL BUSY ABORT ABORTING DO1 DOL1 DOL1V LNK1 LNK1V STR1 WAIT1 WERR1 WTG1);
 
 /// The state of a sequence; the comment says what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum SequenceState {
     /// For the record to be processed.
     #[default]
     Idle,
     /// For the delay of the next group to pass.
     Delayed,
     /// For a write to complete.
-    Stalled,
+    WaitingForWrite,
 }
 
 const N_GROUPS: usize = 10;
+/// The first choices of WAIT.
+const NO_WAIT: u16 = 0;
+const WAIT: u16 = 1;
+/// One bit for each group.
 const GROUPS: u16 = (1 << N_GROUPS) - 1;
-const VAL: u16 = SSeq::at("VAL");
-const BUSY: u16 = SSeq::at("BUSY");
-const ABORT: u16 = SSeq::at("ABORT");
-const ABORTING: u16 = SSeq::at("ABORTING");
-const DO1: u16 = SSeq::at("DO1");
-const DOL1: u16 = SSeq::at("DOL1");
-const DOL1V: u16 = SSeq::at("DOL1V");
-const LNK1: u16 = SSeq::at("LNK1");
-const LNK1V: u16 = SSeq::at("LNK1V");
-const STR1: u16 = SSeq::at("STR1");
-const WAIT1: u16 = SSeq::at("WAIT1");
-const WERR1: u16 = SSeq::at("WERR1");
-const WTG1: u16 = SSeq::at("WTG1");
-
 /// The names of the links, for messages.
-const INPUTS: [&str; N_GROUPS] = ["DOL1", "DOL2", "DOL3", "DOL4", "DOL5", "DOL6", "DOL7", "DOL8", "DOL9", "DOLA"];
-const OUTPUTS: [&str; N_GROUPS] = ["LNK1", "LNK2", "LNK3", "LNK4", "LNK5", "LNK6", "LNK7", "LNK8", "LNK9", "LNKA"];
+const INPUTS: [&str; N_GROUPS] = names(SSeq::ROWS, "DOL1");
+const OUTPUTS: [&str; N_GROUPS] = names(SSeq::ROWS, "LNK1");
 
 impl Record for SSeq {
     fn init(&mut self) {
-        if let Some(selection) = constant(&self.selection_link) {
-            self.selection = selection;
-        }
+        set_constant(&mut self.selection, &self.selection_link);
         for index in 0..N_GROUPS {
-            if let Some(number) = constant(&self.desired[index]) {
-                self.values[index] = number;
-            }
+            set_constant(&mut self.values[index], &self.desired[index]);
             if let Some(text) = constant(&self.desired[index]) {
                 self.texts[index] = cut(text);
             }
@@ -133,7 +97,7 @@ impl Record for SSeq {
         if field == ABORT {
             return self.abort(posts);
         }
-        let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_GROUPS);
+        let index = |first: u16| index_in(field, first, N_GROUPS);
         if let Some(index) = index(DO1) {
             let text = self.text_of(index);
             self.set_text(index, text, EventMask::VALUE, posts);
@@ -154,7 +118,7 @@ impl Record for SSeq {
 
     fn written(&mut self, number: u8, posts: &mut Posts) -> bool {
         self.set_waiting(number.into(), 0, posts);
-        self.progress == Progress::Stalled
+        self.progress == SequenceState::WaitingForWrite
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
@@ -165,10 +129,11 @@ impl Record for SSeq {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if !step.is_completion {
             let selected = begin(step);
-            step.lock().select(selected);
+            let sseq = step.lock();
+            sseq.remaining = with_links(selected, &sseq.desired, &sseq.links);
         } else if step.lock().is_aborted != 0 {
             return if step.lock().must_wait_to_abort() { Outcome::Waiting } else { finish(step) };
-        } else if step.lock().progress == Progress::Delayed {
+        } else if step.lock().progress == SequenceState::Delayed {
             write_next(step);
         }
         go_on(step)
@@ -179,13 +144,13 @@ impl Record for SSeq {
 fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
     let next = indices(step.lock().remaining).next();
     if step.lock().is_held(next) {
-        step.lock().progress = Progress::Stalled;
+        step.lock().progress = SequenceState::WaitingForWrite;
         return Outcome::Waiting;
     }
     let Some(index) = next else { return finish(step) };
     let delay_s = {
         let sseq = step.lock();
-        sseq.progress = Progress::Delayed;
+        sseq.progress = SequenceState::Delayed;
         sseq.delays[index]
     };
     if delay_s > 0.0 { step.complete_after(delay_s) } else { step.complete_next() }
@@ -202,23 +167,10 @@ fn begin(step: &mut Step<'_, '_, SSeq>) -> u16 {
             sseq.set_waiting(index, 0, posts);
         }
     });
-    let mode = step.lock().select_mode;
-    if mode != ALL
-        && let Ok(Some(selection)) = step.fetch("SELL", |sseq| &sseq.selection_link)
-    {
-        step.lock().selection = selection;
-    }
+    fetch_selected(step, |sseq| (sseq.select_mode, &sseq.selection_link), |sseq, selection| sseq.selection = selection);
     let sseq = step.lock();
-    match (mode, sseq.selection) {
-        (ALL, _) => GROUPS,
-        (SPECIFIED, 0) => 0,
-        (SPECIFIED, number @ 1..=10) => 1 << (number - 1),
-        (MASK, mask) => mask & GROUPS,
-        _ => {
-            sseq.common.raise(Status::SOFT, 3);
-            0
-        }
-    }
+    let selected = selected_from_one(sseq.select_mode, sseq.selection, N_GROUPS);
+    or_alarm(sseq, selected) & GROUPS
 }
 
 /// Fetches and writes the first remaining group.
@@ -235,7 +187,7 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
             Kind::I8 | Kind::U8 if count_max > 1 => Value::from(text.as_bytes().to_vec()),
             _ => Value::from(sseq.values[index]),
         };
-        (value, sseq.waits[index] != 0)
+        (value, sseq.waits[index] != NO_WAIT)
     };
     if is_waited_for && step.drive_notifying(|sseq| &sseq.links[index], value.clone(), index as u8) {
         step.post(|sseq, posts| sseq.set_waiting(index, 1, posts));
@@ -269,7 +221,7 @@ fn finish(step: &mut Step<'_, '_, SSeq>) -> Outcome {
     step.lock().common.undefined = 0;
     step.stamp(None);
     step.post(|sseq, posts| {
-        sseq.progress = Progress::Idle;
+        sseq.progress = SequenceState::Idle;
         let mask = posts.alarms(sseq) | EventMask::VALUE;
         posts.post(sseq, VAL, mask);
         if std::mem::take(&mut sseq.is_aborted) != 0 {
@@ -290,20 +242,10 @@ fn number_of(text: &Text) -> f64 {
 }
 
 impl SSeq {
-    /// Keeps those of the selected groups that have a link.
-    fn select(&mut self, selected: u16) {
-        self.remaining = 0;
-        for index in indices(selected) {
-            if !self.links[index].is_constant() || !self.desired[index].is_constant() {
-                self.remaining |= 1 << index;
-            }
-        }
-    }
-
     /// Whether a write has to complete before the next group; at the end, all writes have to.
     fn is_held(&self, next: Option<usize>) -> bool {
         (0..N_GROUPS).filter(|index| self.waiting[*index] != 0).any(|index| match (self.waits[index], next) {
-            (_, None) | (0 | 1, _) => true,
+            (_, None) | (NO_WAIT | WAIT, _) => true,
             // "After3" is choice 4: it holds the fourth group, whose index is 3.
             (after, Some(next)) => next > usize::from(after) - 2,
         })
@@ -327,7 +269,7 @@ impl SSeq {
         }
         self.is_aborting = 1;
         posts.post(self, ABORTING, EventMask::VALUE);
-        if self.progress == Progress::Delayed {
+        if self.progress == SequenceState::Delayed {
             posts.deferred.push(abort);
         }
         Ok(())
@@ -335,38 +277,36 @@ impl SSeq {
 
     /// Whether an abort has to wait for a write to complete.
     fn must_wait_to_abort(&self) -> bool {
-        self.progress == Progress::Stalled && self.waiting.iter().any(|waiting| *waiting != 0)
+        self.progress == SequenceState::WaitingForWrite && self.waiting.iter().any(|waiting| *waiting != 0)
     }
 
     fn is_wait_wrong(&self, index: usize) -> bool {
-        is_local(&self.links[index]) && self.waits[index] != 0
+        is_local(&self.links[index]) && self.waits[index] != NO_WAIT
     }
 
     /// Updates WERR: only writes through a channel can be waited for.
     fn check_wait(&mut self, index: usize, posts: &mut Posts) {
         let error = i16::from(self.is_wait_wrong(index));
-        if std::mem::replace(&mut self.wait_errors[index], error) != error {
+        if is_changed(&mut self.wait_errors[index], &error) {
             posts.post(self, WERR1 + index as u16, EventMask::VALUE);
         }
     }
 
     fn set_waiting(&mut self, index: usize, waiting: i16, posts: &mut Posts) {
         let Some(place) = self.waiting.get_mut(index) else { return };
-        if std::mem::replace(place, waiting) != waiting {
+        if is_changed(place, &waiting) {
             posts.post(self, WTG1 + index as u16, EventMask::VALUE);
         }
     }
 
     fn set_number(&mut self, index: usize, number: f64, mask: EventMask, posts: &mut Posts) {
-        if self.values[index] != number {
-            self.values[index] = number;
+        if is_changed(&mut self.values[index], &number) {
             posts.post(self, DO1 + index as u16, mask);
         }
     }
 
     fn set_text(&mut self, index: usize, text: Text, mask: EventMask, posts: &mut Posts) {
-        if self.texts[index] != text {
-            self.texts[index] = text;
+        if is_changed(&mut self.texts[index], &text) {
             posts.post(self, STR1 + index as u16, mask);
         }
     }

@@ -3,7 +3,7 @@
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::post::Posts;
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::{CHANGED, Record, is_changed, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
@@ -20,9 +20,7 @@ record_fields! {
     }
 }
 
-record_type!(State, "state", []);
-
-const VAL: u16 = State::at("VAL");
+record_type!(State, "state", [], VAL);
 
 impl Record for State {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
@@ -36,9 +34,8 @@ impl Record for State {
 impl State {
     fn monitor(&mut self, posts: &mut Posts) {
         let mask = posts.alarms(self) | CHANGED;
-        if self.old_value != self.value {
+        if is_changed(&mut self.old_value, &self.value) {
             posts.post(self, VAL, mask);
-            self.old_value = self.value.clone();
         }
     }
 }

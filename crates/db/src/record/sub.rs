@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use fodo_data::{EventMask, Meta, Status};
+use fodo_data::{Meta, Status};
 
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
-use crate::menu;
+use crate::menu::{self, INVALID};
 use crate::post::Posts;
 use crate::record::inputs::{self, inputs};
-use crate::record::levels::{self, leveled, moved};
+use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::{Record, record_type};
 use crate::routine::{Routine, Routines, SubCall, call};
 use crate::step::{Outcome, Step};
@@ -22,68 +22,45 @@ record_fields! {
         "VAL" value: Double, ASL0 PP;
         "INAM" init_routine_name: String(40), NOMOD;
         "SNAM" routine_name: String(40), SPECIAL;
-        "EGU" units: String(16), PROP;
-        "HOPR" display_high: Double, PROP;
-        "LOPR" display_low: Double, PROP;
-        "HIHI" hihi: Double, PP PROP;
-        "LOLO" lolo: Double, PP PROP;
-        "HIGH" high: Double, PP PROP;
-        "LOW" low: Double, PP PROP;
         "PREC" precision: Short, PROP;
         "BRSV" bad_severity: Menu(menu::ALARM_SEVR), PP;
-        "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "HSV" high_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "LSV" low_severity: Menu(menu::ALARM_SEVR), PP PROP;
-        "HYST" hysteresis: Double;
-        "ADEL" archive_deadband: Double;
-        "MDEL" monitor_deadband: Double;
-        "LALM" last_alarmed: Double, NOMOD;
-        "ALST" last_archived: Double, NOMOD;
-        "MLST" last_monitored: Double, NOMOD;
+        ..limits(Double; PROP; PROP);
     }
     arrays {
-        inputs: [InLink(); 21] [] {
-            "INPA" 0, "INPB" 1, "INPC" 2, "INPD" 3, "INPE" 4, "INPF" 5, "INPG" 6, "INPH" 7, "INPI" 8, "INPJ" 9, "INPK" 10, "INPL" 11, "INPM" 12, "INPN" 13, "INPO" 14, "INPP" 15, "INPQ" 16, "INPR" 17, "INPS" 18, "INPT" 19, "INPU" 20
-        }
-        args: [Double(); 21] [PP] {
-            "A" 0, "B" 1, "C" 2, "D" 3, "E" 4, "F" 5, "G" 6, "H" 7, "I" 8, "J" 9, "K" 10, "L" 11, "M" 12, "N" 13, "O" 14, "P" 15, "Q" 16, "R" 17, "S" 18, "T" 19, "U" 20
-        }
-        last_args: [Double(); 21] [NOMOD] {
-            "LA" 0, "LB" 1, "LC" 2, "LD" 3, "LE" 4, "LF" 5, "LG" 6, "LH" 7, "LI" 8, "LJ" 9, "LK" 10, "LL" 11, "LM" 12, "LN" 13, "LO" 14, "LP" 15, "LQ" 16, "LR" 17, "LS" 18, "LT" 19, "LU" 20
-        }
+        inputs: [InLink(); 21] [] "INP" A_TO_U;
+        args: [Double(); 21] [PP] "" A_TO_U;
+        last_args: [Double(); 21] [NOMOD] "L" A_TO_U;
     }
     private {
         common: Common;
         routines: Arc<Routines>;
-        found: Found;
+        found: RoutineLookup;
     }
 }
 
 record_type!(Sub, "sub", []);
-leveled!(Sub, f64);
+alarm_limits!(Sub, f64);
 inputs!(Sub);
 
-const VAL: u16 = Sub::at("VAL");
 const N_INPUTS: usize = 21;
 
 /// The result of looking up SNAM.
 #[derive(Clone, Default)]
-pub(super) enum Found {
+pub(super) enum RoutineLookup {
     /// No routine has this name.
     #[default]
-    Nothing,
+    Unknown,
     /// SNAM is empty: the record stays active until SNAM is set, as in Base.
     Unset,
     Routine(Routine),
 }
 
-impl std::fmt::Debug for Found {
+impl std::fmt::Debug for RoutineLookup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Found::Nothing => "Nothing",
-            Found::Unset => "Unset",
-            Found::Routine(_) => "Routine",
+            RoutineLookup::Unknown => "Unknown",
+            RoutineLookup::Unset => "Unset",
+            RoutineLookup::Routine(_) => "Routine",
         })
     }
 }
@@ -101,10 +78,8 @@ impl Record for Sub {
             let _ = call(&routine, SubCall { args: &mut self.args, value: &mut self.value });
         }
         self.find();
-        if let Found::Routine(_) = self.found {
-            self.last_monitored = self.value;
-            self.last_archived = self.value;
-            self.last_alarmed = self.value;
+        if let RoutineLookup::Routine(_) = self.found {
+            self.forget_changes();
         }
     }
 
@@ -115,14 +90,14 @@ impl Record for Sub {
     }
 
     fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
-        if let Found::Unset = self.found {
+        if let RoutineLookup::Unset = self.found {
             self.common.is_active = 0;
             self.common.reprocess = 0;
         }
         self.find();
         match self.found {
-            Found::Nothing => Err("no routine has this name"),
-            Found::Unset | Found::Routine(_) => Ok(()),
+            RoutineLookup::Unknown => Err("no routine has this name"),
+            RoutineLookup::Unset | RoutineLookup::Routine(_) => Ok(()),
         }
     }
 
@@ -132,7 +107,7 @@ impl Record for Sub {
             step.lock().call();
         }
         step.stamp(None);
-        levels::check(step.lock(), None);
+        levels::check(step.lock());
         step.post(Sub::monitor);
         Outcome::done(are_read)
     }
@@ -142,18 +117,18 @@ impl Sub {
     /// Finds the routine that SNAM names.
     fn find(&mut self) {
         self.found = match self.routines.find(&self.routine_name.to_str()) {
-            _ if self.routine_name.is_empty() => Found::Unset,
-            Some(routine) => Found::Routine(routine),
-            None => Found::Nothing,
+            _ if self.routine_name.is_empty() => RoutineLookup::Unset,
+            Some(routine) => RoutineLookup::Routine(routine),
+            None => RoutineLookup::Unknown,
         };
-        if let Found::Unset = self.found {
+        if let RoutineLookup::Unset = self.found {
             self.common.is_active = 1;
         }
     }
 
     fn call(&mut self) {
-        let Found::Routine(routine) = self.found.clone() else {
-            self.common.raise(Status::BAD_SUB, 3);
+        let RoutineLookup::Routine(routine) = self.found.clone() else {
+            self.common.raise(Status::BAD_SUB, INVALID);
             return;
         };
         match call(&routine, SubCall { args: &mut self.args, value: &mut self.value }) {
@@ -165,16 +140,7 @@ impl Sub {
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
-        if moved(&mut self.last_monitored, self.value, self.monitor_deadband) {
-            mask |= EventMask::VALUE;
-        }
-        if moved(&mut self.last_archived, self.value, self.archive_deadband) {
-            mask |= EventMask::LOG;
-        }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
+        let mask = levels::monitor(self, posts);
         inputs::post(self, posts, mask, false);
     }
 }

@@ -1,6 +1,6 @@
 //! subArray: a part of another array.
 
-use fodo_data::{Array, Kind, Limits, Meta, Status, Value};
+use fodo_data::{Array, Kind, Limits, Meta, Value};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -9,7 +9,7 @@ use crate::menu;
 use crate::post::Posts;
 use crate::put::fitting;
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::{CHANGED, Record, post_value, raise_undefined, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
@@ -36,9 +36,7 @@ record_fields! {
     }
 }
 
-record_type!(SubArray, "subArray", ["Soft Channel"]);
-
-const VAL: u16 = SubArray::at("VAL");
+record_type!(SubArray, "subArray", ["Soft Channel"], VAL);
 
 impl Record for SubArray {
     fn init(&mut self) {
@@ -109,12 +107,8 @@ impl Record for SubArray {
         step.stamp(None);
         step.post(|part, posts| {
             part.common.undefined = u8::from(!is_read);
-            if !is_read {
-                let severity = part.common.undefined_severity;
-                part.common.raise(Status::UDF, severity);
-            }
-            let mask = posts.alarms(part) | CHANGED;
-            posts.post(part, VAL, mask);
+            raise_undefined(&mut part.common);
+            post_value(part, CHANGED, posts);
         });
         // The record never counts as failed for a link that processes it, as in Base.
         Outcome::Done

@@ -1,20 +1,19 @@
 //! swait, of synApps calc: evaluates an expression of inputs given by name, writes the result if OOPT requests it, and
 //! waits until that write has completed.
 
-use std::cmp::Ordering;
+use fodo_data::{EventMask, Limits, Meta, Status, Text};
 
-use fodo_data::{EventMask, Limits, Meta, Status};
-
-use crate::calc::{N_ARGS, Program};
+use crate::calc::{CalcError, N_ARGS, Program};
 use crate::common::{Common, row};
 use crate::external::ExternalPv;
-use crate::field::record_fields;
+use crate::field::{names, record_fields};
 use crate::link::{Link, Target};
-use crate::menu;
+use crate::menu::{self, INVALID, NO};
 use crate::post::Posts;
-use crate::record::levels::moved;
-use crate::record::simulation::constant;
-use crate::record::{Record, record_type};
+use crate::record::expression::{compile_optional, is_output_wanted, state_of_program};
+use crate::record::levels::deadbands;
+use crate::record::simulation::set_constant;
+use crate::record::{Record, is_changed, post_value, record_type};
 use crate::scan::event_name;
 use crate::step::{Outcome, Step};
 
@@ -51,34 +50,24 @@ record_fields! {
         "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
     }
     arrays {
-        inputs: [InLink(); 12] [ASL0 SPECIAL PLAIN] {
-            "INAN" 0, "INBN" 1, "INCN" 2, "INDN" 3, "INEN" 4, "INFN" 5, "INGN" 6, "INHN" 7, "ININ" 8, "INJN" 9, "INKN" 10, "INLN" 11
-        }
-        input_states: [Menu(menu::SWAIT_INAV); 12] [NOMOD] {
-            "INAV" 0, "INBV" 1, "INCV" 2, "INDV" 3, "INEV" 4, "INFV" 5, "INGV" 6, "INHV" 7, "INIV" 8, "INJV" 9, "INKV" 10, "INLV" 11
-        }
-        args: [Double(); 12] [PP] {
-            "A" 0, "B" 1, "C" 2, "D" 3, "E" 4, "F" 5, "G" 6, "H" 7, "I" 8, "J" 9, "K" 10, "L" 11
-        }
-        last_args: [Double(); 12] [] {
-            "LA" 0, "LB" 1, "LC" 2, "LD" 3, "LE" 4, "LF" 5, "LG" 6, "LH" 7, "LI" 8, "LJ" 9, "LK" 10, "LL" 11
-        }
-        interrupts: [Menu(menu::SWAIT_INAP); 12] [] {
-            "INAP" 0, "INBP" 1, "INCP" 2, "INDP" 3, "INEP" 4, "INFP" 5, "INGP" 6, "INHP" 7, "INIP" 8, "INJP" 9, "INKP" 10, "INLP" 11
-        } = 1;
+        inputs: [InLink(); 12] [ASL0 SPECIAL PLAIN] "IN" A_TO_L "N";
+        input_states: [Menu(menu::SWAIT_INAV); 12] [NOMOD] "IN" A_TO_L "V";
+        args: [Double(); 12] [PP] "" A_TO_L;
+        last_args: [Double(); 12] [] "L" A_TO_L;
+        interrupts: [Menu(menu::SWAIT_INAP); 12] [] "IN" A_TO_L "P" = 1;
     }
     private {
         common: Common;
         program: Option<Program>;
-        progress: Progress;
+        progress: OutputState;
     }
 }
 
-record_type!(SWait, "swait", []);
+record_type!(SWait, "swait", [], VAL CALC CLCV DOLD DOLN DOLV OUTN OUTV INAN INAV A LA);
 
 /// The state of an output; the comment says what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum OutputState {
     /// For the record to be processed.
     #[default]
     Idle,
@@ -91,42 +80,27 @@ pub(super) enum Progress {
 }
 
 const N_INPUTS: usize = 12;
-const VAL: u16 = SWait::at("VAL");
-const CALC: u16 = SWait::at("CALC");
-const CLCV: u16 = SWait::at("CLCV");
-const DOLD: u16 = SWait::at("DOLD");
-const DOLN: u16 = SWait::at("DOLN");
-const DOLV: u16 = SWait::at("DOLV");
-const OUTN: u16 = SWait::at("OUTN");
-const OUTV: u16 = SWait::at("OUTV");
-const INAN: u16 = SWait::at("INAN");
-const INAV: u16 = SWait::at("INAV");
-const A: u16 = SWait::at("A");
-const LA: u16 = SWait::at("LA");
 
 /// The names of the input fields, for messages.
-const NAMES: [&str; N_INPUTS] =
-    ["INAN", "INBN", "INCN", "INDN", "INEN", "INFN", "INGN", "INHN", "ININ", "INJN", "INKN", "INLN"];
+const NAMES: [&str; N_INPUTS] = names(SWait::ROWS, "INAN");
 
 /// The choices of INAV, DOLV and OUTV.
 const OK: u16 = 0;
 const BAD: u16 = 1;
 const NONE: u16 = 2;
+/// A choice of DOPT: the value of DOLD is written.
+const USE_DOL: u16 = 1;
 
 impl Record for SWait {
     fn init(&mut self) {
-        if let Some(mode) = constant(&self.simulation_mode_link) {
-            self.simulation_mode = mode;
-        }
-        if let Some(value) = constant(&self.simulation_value_link) {
-            self.simulation_value = value;
-        }
+        set_constant(&mut self.simulation_mode, &self.simulation_mode_link);
+        set_constant(&mut self.simulation_value, &self.simulation_value_link);
         for (state, link) in self.input_states.iter_mut().zip(&self.inputs) {
             *state = state_of(link);
         }
         self.desired_state = state_of(&self.desired);
         self.output_state = state_of(&self.output);
-        self.compile();
+        self.expression_state = state_of_program(self.program.is_some());
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
@@ -145,7 +119,10 @@ impl Record for SWait {
     fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
         let (state, place) = match field {
             CALC => {
-                self.compile();
+                let expression = self.expression.clone();
+                // CLCV reports the error.
+                let _ = self.compile(field, &expression);
+                self.expression_state = state_of_program(self.program.is_some());
                 posts.post(self, CLCV, EventMask::VALUE);
                 return Ok(());
             }
@@ -162,10 +139,14 @@ impl Record for SWait {
             OUTV => &mut self.output_state,
             place => &mut self.input_states[usize::from(place - INAV)],
         };
-        if std::mem::replace(before, state) != state {
+        if is_changed(before, &state) {
             posts.post(self, place, EventMask::VALUE);
         }
         Ok(())
+    }
+
+    fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
+        if field == CALC { compile_optional(&mut self.program, text, Program::compile) } else { Ok(()) }
     }
 
     fn is_interrupted_by(&self, field: u16) -> bool {
@@ -174,9 +155,9 @@ impl Record for SWait {
     }
 
     fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
-        let is_driven = self.progress == Progress::Driven;
+        let is_driven = self.progress == OutputState::Driven;
         if is_driven {
-            self.progress = Progress::Written;
+            self.progress = OutputState::Written;
         }
         is_driven
     }
@@ -189,12 +170,12 @@ impl Record for SWait {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let progress = step.lock().progress;
         match progress {
-            Progress::Written if step.is_completion => {
-                step.lock().progress = Progress::Idle;
+            OutputState::Written if step.is_completion => {
+                step.lock().progress = OutputState::Idle;
                 return Outcome::Done;
             }
-            Progress::Delayed if step.is_completion => {
-                step.lock().progress = Progress::Idle;
+            OutputState::Delayed if step.is_completion => {
+                step.lock().progress = OutputState::Idle;
                 return execute(step);
             }
             _ => {}
@@ -203,7 +184,7 @@ impl Record for SWait {
         let delay_s = f64::from(step.lock().output_delay);
         let is_wanted = step.lock().is_output_wanted();
         let outcome = if is_wanted && delay_s > 0.0 {
-            step.lock().progress = Progress::Delayed;
+            step.lock().progress = OutputState::Delayed;
             step.complete_after(delay_s)
         } else if is_wanted {
             execute(step)
@@ -221,7 +202,7 @@ fn evaluate(step: &mut Step<'_, '_, SWait>) {
     if let Ok(Some(mode)) = step.fetch("SIML", |swait| &swait.simulation_mode_link) {
         step.lock().simulation_mode = mode;
     }
-    if step.lock().simulation_mode == 0 {
+    if step.lock().simulation_mode == NO {
         let are_read = fetch(step);
         step.lock().calculate(are_read);
         return;
@@ -257,15 +238,13 @@ fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
 
 /// Drives OUTN through a channel and posts the event OEVT. The record finishes when everything that it started has.
 fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
-    let (output_state, has_desired) = {
-        let swait = step.lock();
-        (swait.output_state, swait.output_source == 1)
-    };
+    let swait = step.lock();
+    let (output_state, has_desired) = (swait.output_state, swait.output_source == USE_DOL);
     let mut outcome = Outcome::Done;
     if output_state == OK {
         let value = if has_desired { desired(step) } else { step.lock().value };
         if step.drive_notifying(|swait| &swait.output, value, 0) {
-            step.lock().progress = Progress::Driven;
+            step.lock().progress = OutputState::Driven;
             outcome = Outcome::Held;
         }
     }
@@ -282,7 +261,7 @@ fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
         && let Ok(Some(value)) = step.fetch("DOLN", |swait| &swait.desired)
     {
         step.post(|swait, posts| {
-            if std::mem::replace(&mut swait.desired_value, value) != value {
+            if is_changed(&mut swait.desired_value, &value) {
                 posts.post(swait, DOLD, EventMask::VALUE);
             }
         });
@@ -300,14 +279,9 @@ fn state_of(link: &Link) -> u16 {
 }
 
 impl SWait {
-    fn compile(&mut self) {
-        self.program = Program::compile(&self.expression.to_str()).ok();
-        self.expression_state = if self.program.is_some() { 0 } else { -1 };
-    }
-
     fn calculate(&mut self, are_read: bool) {
         if !are_read {
-            self.common.raise(Status::READ, 3);
+            self.common.raise(Status::READ, INVALID);
             return;
         }
         let mut args = [0.0; N_ARGS];
@@ -319,42 +293,25 @@ impl SWait {
                 self.common.undefined = 0;
             }
             None => {
-                self.common.raise(Status::CALC, 3);
+                self.common.raise(Status::CALC, INVALID);
             }
         }
     }
 
     /// Whether OOPT requests an output for this processing.
     fn is_output_wanted(&mut self) -> bool {
-        let (now, before) = (self.value, std::mem::replace(&mut self.old_value, self.value));
-        match self.output_option {
-            0 => true,
-            1 => (before - now).abs().partial_cmp(&self.monitor_deadband) == Some(Ordering::Greater),
-            2 => now == 0.0,
-            3 => now != 0.0,
-            4 => before != 0.0 && now == 0.0,
-            5 => before == 0.0 && now != 0.0,
-            _ => false,
-        }
+        let before = std::mem::replace(&mut self.old_value, self.value);
+        let is_changed = (before - self.value).abs() > self.monitor_deadband;
+        is_output_wanted(self.output_option, self.value, before, is_changed)
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
-        let mut mask = posts.alarms(self);
-        if moved(&mut self.last_monitored, self.value, self.monitor_deadband) {
-            mask |= EventMask::VALUE;
-        }
-        if moved(&mut self.last_archived, self.value, self.archive_deadband) {
-            mask |= EventMask::LOG;
-        }
-        if !mask.is_empty() {
-            posts.post(self, VAL, mask);
-        }
+        let left = deadbands!(self).left();
+        let mask = post_value(self, left, posts) | EventMask::VALUE;
         for index in 0..N_INPUTS {
-            let (now, before) = (self.args[index], self.last_args[index]);
-            if now != before {
-                posts.post(self, A + index as u16, mask | EventMask::VALUE);
-                self.last_args[index] = now;
-                posts.post(self, LA + index as u16, mask | EventMask::VALUE);
+            if is_changed(&mut self.last_args[index], &self.args[index]) {
+                posts.post(self, A + index as u16, mask);
+                posts.post(self, LA + index as u16, mask);
             }
         }
     }
