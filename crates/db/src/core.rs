@@ -10,15 +10,15 @@ use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, T
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
-use crate::external::{LinkUsage, PendingReports};
 use crate::field::{ASL0, Dbf, Slot};
 use crate::filter::{FilterChain, FilterContext, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
+use crate::link::external::{LinkUsage, PendingReports};
 use crate::link::{Link, LinkExtra, Modifiers, Target};
-use crate::post::{LONG_STRING, RTYP};
+use crate::process::post::{LONG_STRING, RTYP};
+use crate::record::contract::{Cell, Record, labels, with};
 use crate::record::device::{Device, INERT};
-use crate::record::{Cell, Record, labels, with};
 use crate::scan_menu::ScanMenu;
 use crate::site::Site;
 use crate::state::States;

@@ -6,12 +6,12 @@ use std::time::Instant;
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
-use crate::deferred::Deferred;
-use crate::engine::{Engine, EngineCall, Waiter, make_passive_without_interrupts};
 use crate::load::Info;
-use crate::post::prime_filters;
-use crate::request_queue::Request;
-use crate::scan::{ScanCounts, ScanPosition, event_name};
+use crate::process::deferred::Deferred;
+use crate::process::engine::{Engine, EngineCall, Waiter, make_passive_without_interrupts};
+use crate::process::post::prime_filters;
+use crate::process::request_queue::Request;
+use crate::process::scan::{ScanCounts, ScanPosition, event_name};
 use crate::state::States;
 use crate::{AccessLevel, Channel, ChannelError, Event, FieldFacts, FieldRef, FilterContext, Input, PutError, PutId};
 

@@ -4,11 +4,12 @@ use fodo_data::Text;
 
 use crate::common::{Common, row};
 use crate::database::Database;
-use crate::external::ExternalLinkStatus;
 use crate::field::Slot;
 use crate::interest;
+use crate::link::external::ExternalLinkStatus;
 use crate::link::{Link, Target};
-use crate::record::{TYPES, with};
+use crate::record::contract::with;
+use crate::record::registry::TYPES;
 
 /// The names of all record types, the most common ones first.
 pub fn record_types() -> impl Iterator<Item = &'static str> {

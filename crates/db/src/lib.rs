@@ -8,36 +8,25 @@ mod calc;
 mod common;
 mod core;
 mod database;
-mod deferred;
-mod engine;
-mod external;
 mod field;
 mod filter;
 mod hash;
-mod inherit;
 mod inspect;
 mod interest;
 mod json;
-mod json_link;
 mod limit;
 mod link;
-mod link_access;
 mod load;
 mod menu;
 mod meta;
-mod post;
-mod put;
+mod process;
 mod record;
-mod request_queue;
 mod routine;
-mod scan;
 mod scan_menu;
 mod security;
 mod site;
 mod state;
-mod step;
 mod strftime;
-mod timers;
 
 use std::fmt;
 
@@ -45,17 +34,17 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
 pub use crate::load::unescaped;
 pub use database::Database;
-pub use external::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 pub use filter::{Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat};
 pub use hash::{FieldMap, TrustedKeyHasher};
 pub use inspect::{LinkInfo, LinkTarget, record_types};
+pub use link::external::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 pub use load::{
     ExpandedTemplate, InertRecords, Instance, LoadError, Loader, MacroError, Macros, Omitted, OpenFile, RestoreError,
     TemplateStatement, UndefinedMacros, closest_match, expand, instances, template_sets,
 };
+pub use process::scan::ScanCounts;
 pub use record::array::KINDS;
 pub use routine::{ASubCall, ArrayElement, RoutineFailed, SubCall};
-pub use scan::ScanCounts;
 pub use security::{Access, AccessDecision, AccessFile, AccessInput, AccessLevel, AccessSection, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};

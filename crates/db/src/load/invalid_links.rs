@@ -6,9 +6,9 @@ use crate::common::Common;
 use crate::limit::LOAD_ERRORS_MAX;
 use crate::load::warnings::FieldPlace;
 use crate::load::{LoadError, Loader, is_of_device, link_of};
+use crate::record::contract::{Record, with};
 use crate::record::device::{Device, INERT};
 use crate::record::field_table::has_table;
-use crate::record::{Record, with};
 
 /// Bytes of AMSG, without its NUL.
 const MESSAGE_BYTES_MAX: usize = 39;

@@ -7,9 +7,10 @@ use fodo_data::{Scalar, Text};
 
 use crate::limit::INERT_DEVICES_MAX;
 use crate::load::{FileLoad, Loader};
+use crate::record::contract::{RecordType, with};
 use crate::record::device::INERT;
 use crate::record::field_table::has_table;
-use crate::record::{RecordType, find, with};
+use crate::record::registry::find;
 
 /// The hint for an unknown record type or DTYP that is not similar to a known one.
 pub(super) const INERT_HINT: &str = "; with --simulate such records are loaded and do nothing";

@@ -8,9 +8,9 @@ use crate::link::{Link, ParsedLink, parse};
 use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
 use crate::load::{FileLoad, link_of};
-use crate::put::link_kind;
+use crate::process::put::link_kind;
+use crate::record::contract::{RecordType, with};
 use crate::record::field_table::has_table;
-use crate::record::{RecordType, with};
 use crate::scan_menu::{ScanMenu, is_of_scan, period};
 
 impl FileLoad<'_> {

@@ -9,10 +9,11 @@ use crate::field::{FieldInfo, NOMOD, Slot};
 use crate::link::{LinkKind, Modifiers, ParsedLink, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
-use crate::put::link_kind;
+use crate::process::put::link_kind;
+use crate::process::scan::{EVENT, IO_INTERRUPT};
+use crate::record::contract::{RecordType, with};
 use crate::record::device::INERT;
-use crate::record::{RecordType, find, with};
-use crate::scan::{EVENT, IO_INTERRUPT};
+use crate::record::registry::find;
 
 /// A field that a file sets, with its place.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
-use crate::put::fitting;
+use crate::process::post::Posts;
+use crate::process::put::fitting;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, index_in, inputs, is_changed, record_type};
 use crate::routine::{ASubCall, ArrayRoutine, N_ARRAYS, Routines};
-use crate::step::{Broken, Outcome, Step};
 
 /// DOUBLE among the choices of FTA and FTVA.
 const DOUBLE: u16 = 10;

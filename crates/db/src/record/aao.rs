@@ -7,12 +7,12 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, CLOSED_LOOP};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record, capacity_of};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An output array.

@@ -12,15 +12,15 @@ use crate::field::{Dbf, names, record_fields};
 use crate::limit::CALC_ELEMENTS_MAX;
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, USE_OCAL};
-use crate::post::Posts;
-use crate::put::fitting;
+use crate::process::post::Posts;
+use crate::process::put::fitting;
+use crate::process::scan::event_name;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::links::state_of;
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
-use crate::scan::event_name;
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// An expression of numbers and arrays, with an output.

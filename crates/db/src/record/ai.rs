@@ -9,12 +9,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{LINEAR, MAJOR, NO_CONVERSION, SLOPE};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::{Record, is_changed, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// An analog input.

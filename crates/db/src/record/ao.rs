@@ -9,12 +9,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, LINEAR, MAJOR, NO_CONVERSION, SLOPE};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits, has_display_limits};
 use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::{CHANGED, Record, is_changed, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An analog output.

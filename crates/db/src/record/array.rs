@@ -7,11 +7,11 @@ use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
 use crate::field::FieldInfo;
 use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
-use crate::post::Posts;
-use crate::put::fitting;
+use crate::process::post::Posts;
+use crate::process::put::fitting;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulation_mode};
 use crate::record::{CHANGED, Record, is_changed};
-use crate::step::{Broken, Outcome, Step};
 
 /// The element kinds, in the order of the choices of FTVL.
 pub const KINDS: [Kind; 12] = [

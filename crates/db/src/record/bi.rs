@@ -5,12 +5,12 @@ use fodo_data::{Meta, TimeStamp};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{binary_labels, raise_binary};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, raise_undefined, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A binary input.

@@ -6,13 +6,13 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::device::Device;
 use crate::record::output::{self, OutputRecord, WriteResult, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::states::{binary_labels, raise_binary, raw_binary};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A binary output.

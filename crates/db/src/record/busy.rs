@@ -6,13 +6,13 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, YES};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::Device;
 use crate::record::output::{OutputFields, fetch_desired, is_closed_loop, may_write, output_fields};
 use crate::record::simulation::{constant, set_constant};
 use crate::record::states::{binary_labels, raise_binary, raw_binary};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, raise_undefined, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A binary output that is done when its value is 0.

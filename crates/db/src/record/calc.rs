@@ -7,12 +7,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::INVALID;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::expression::compile;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::{Record, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An expression of the inputs.

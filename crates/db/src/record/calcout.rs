@@ -10,7 +10,9 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{INVALID, USE_OCAL};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::scan::event_name;
+use crate::process::step::{Outcome, Step};
 use crate::record::device::Device;
 use crate::record::expression::{
     self, ExpressionOutput, compile, compile_optional, expression_output, is_output_wanted,
@@ -18,8 +20,6 @@ use crate::record::expression::{
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::{CHANGED, Record, is_changed, raise_undefined, record_type};
-use crate::scan::event_name;
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An expression with an output.

@@ -8,10 +8,10 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, YES};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// Samples collected in an array.

@@ -5,9 +5,9 @@ use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 use crate::Stream;
 use crate::link::Link;
 use crate::menu::{INVALID, MAJOR};
+use crate::process::step::{Broken, Element, Outcome, Step};
 use crate::record::Record;
 use crate::record::simulation::{self, InputSource, Simulated, input_source};
-use crate::step::{Broken, Element, Outcome, Step};
 use crate::strftime::strftime;
 
 /// DTYP values from this number on are names of device supports that Fodo does not implement: the record is inert.
@@ -297,7 +297,7 @@ pub(crate) fn stream(link: &Link) -> Option<Stream> {
 
 #[cfg(test)]
 mod tests {
-    use crate::record::TYPES;
+    use crate::record::registry::TYPES;
 
     #[test]
     fn the_first_device_of_every_type_is_soft_channel() {

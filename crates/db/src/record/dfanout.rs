@@ -6,12 +6,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, names, record_fields};
 use crate::link::Target;
 use crate::menu;
+use crate::process::step::{Outcome, Step};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::output::{fetch_desired_from, may_write};
 use crate::record::selection::{N_LINKS, indices, or_alarm, selected_from_one};
 use crate::record::simulation::{constant, set_constant};
 use crate::record::{Record, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A value written to up to sixteen fields.

@@ -4,12 +4,12 @@ use fodo_data::{EventMask, Text};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::scan::event_name;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::long_text::cut;
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{Record, record_type};
-use crate::scan::event_name;
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A record that posts an event.

@@ -5,12 +5,12 @@ use fodo_data::{EventMask, Text, Value};
 
 use crate::calc::{CalcError, Program};
 use crate::link::Link;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::index_in;
 use crate::record::inputs::{self, InputLinks};
 use crate::record::links::state_of;
 use crate::record::output::may_write;
-use crate::step::{Outcome, Step};
 
 /// Compiles an expression and keeps its program; there is none after an error.
 pub(crate) fn compile(

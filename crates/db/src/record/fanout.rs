@@ -4,11 +4,11 @@ use fodo_data::EventMask;
 
 use crate::common::Common;
 use crate::field::{names, record_fields};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::selection::{Selection, indices, or_alarm};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// Up to sixteen forward links.

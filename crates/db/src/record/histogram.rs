@@ -5,14 +5,14 @@ use std::sync::Arc;
 use fodo_data::{Array, EventMask, Kind, Limits, Meta, Status, TimeStamp};
 
 use crate::common::{Common, row};
-use crate::deferred::Deferred;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
+use crate::process::deferred::Deferred;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{CHANGED, Record, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// Counts of a signal's values.

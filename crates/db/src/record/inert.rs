@@ -8,15 +8,15 @@ use std::sync::{LazyLock, Mutex};
 use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Text, Value};
 
 use crate::common::{Common, number, row};
-use crate::engine::EngineCall;
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
 use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::{Link, Target};
-use crate::post::{Posts, reading};
+use crate::process::engine::EngineCall;
+use crate::process::post::{Posts, reading};
+use crate::process::step::{Outcome, ProcessCause, Step};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, KindOf, Table, table};
 use crate::record::{Cell, Fields, Record, RecordType, changes, lock, post_value, raise_undefined};
-use crate::step::{Outcome, ProcessCause, Step};
 
 macro_rules! places {
     ($($dbf:ident $rust:ty;)*) => {

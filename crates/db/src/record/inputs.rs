@@ -2,13 +2,13 @@
 
 use fodo_data::{EventMask, Meta};
 
-use crate::external::ExternalPv;
+use crate::link::external::ExternalPv;
 use crate::link::{Link, Target};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Step};
 use crate::record::levels::HasAlarmLimits;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record, index_in};
-use crate::step::{Broken, Step};
 
 /// The names of the links, for messages.
 pub(crate) const NAMES: [&str; 21] = [

@@ -5,7 +5,7 @@ use fodo_data::{EventMask, Limits, Meta, Status, Text};
 use crate::field::{Dbf, FieldInfo};
 use crate::menu::NO_ALARM;
 use crate::meta::{precision, ranges};
-use crate::post::Posts;
+use crate::process::post::Posts;
 use crate::record::{Record, post_value, raise_undefined};
 
 /// The number type of a record's alarm limits: a double cannot hold all 64-bit integers.

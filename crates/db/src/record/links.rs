@@ -1,6 +1,6 @@
 //! The states of their links that calcout, scalcout and transform report.
 
-use crate::external::ExternalPv;
+use crate::link::external::ExternalPv;
 use crate::link::{Link, LinkExtra, Target, Trigger};
 
 /// The state of a link for INAV, OUTV and so on. A channel counts as external, even to a record of the same IOC.

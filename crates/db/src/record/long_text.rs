@@ -4,9 +4,9 @@ use fodo_data::{EventMask, Kind, Scalar, Text, Value};
 
 use crate::link::{Constant, Link};
 use crate::menu::ALWAYS;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Step};
 use crate::record::{CHANGED, Record, is_changed};
-use crate::step::{Broken, Step};
 
 /// The maximum length in bytes of a text that passes through a link, that of an EPICS string.
 const LINK_TEXT_BYTES_MAX: usize = 39;

@@ -9,12 +9,12 @@ macro_rules! integer_input {
         use crate::common::{Common, row};
         use crate::field::{Dbf, record_fields};
         use crate::link::Target;
-        use crate::post::Posts;
+        use crate::process::post::Posts;
         use crate::record::device::{self, Device, InputRecord, ReadResult, input_fields};
         use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
         use crate::record::simulation::{self, set_constant, simulated};
         use crate::record::{Record, record_type};
-        use crate::step::{Outcome, Step};
+        use crate::process::step::{Outcome, Step};
 
         record_fields! {
             /// An integer input.

@@ -13,12 +13,12 @@ macro_rules! integer_output {
         use crate::field::{Dbf, record_fields};
         use crate::link::Target;
         use crate::menu;
-        use crate::post::Posts;
+        use crate::process::post::Posts;
         use crate::record::levels::{self, HasAlarmLimits, LimitNumber, alarm_limits, has_display_limits};
         use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
         use crate::record::simulation::{self, set_constant, simulated};
         use crate::record::{Record, record_type};
-        use crate::step::{Outcome, Step};
+        use crate::process::step::{Outcome, Step};
 
         record_fields! {
             /// An integer output.

@@ -5,12 +5,12 @@ use fodo_data::Text;
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Link;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::{Device, check_environment};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulated, simulation_mode};
 use crate::record::{Record, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A long string input.

@@ -5,12 +5,12 @@ use fodo_data::{Kind, Value};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, raise_undefined, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A long string output.

@@ -6,13 +6,13 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{AlarmFilter, filtered};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{are_defined, initial_mask, labels, raise_state, severity, shifted_right};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, raise_undefined, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// An input of one of sixteen states.

@@ -4,12 +4,12 @@ use fodo_data::TimeStamp;
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{bit, initial_mask, shifted_right};
 use crate::record::{CHANGED, Record, changes, is_changed, raise_undefined, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// An input word, with its bits.

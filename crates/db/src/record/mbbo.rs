@@ -6,13 +6,13 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::device::Device;
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{are_defined, initial_mask, labels, raise_state, severity, shifted_left};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An output of one of sixteen states.

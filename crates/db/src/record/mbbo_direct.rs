@@ -5,13 +5,13 @@ use fodo_data::Value;
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::device::Device;
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::states::{bit, initial_mask, shifted_left};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An output word, with its bits.

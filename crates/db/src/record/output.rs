@@ -4,11 +4,11 @@ use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Link, Target};
 use crate::menu::{CLOSED_LOOP, INVALID, RAW};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Element, Outcome, Step};
 use crate::record::Record;
 use crate::record::device::{Device, stream};
 use crate::record::simulation::{OutputTarget, Simulated, output_target, time_source};
-use crate::step::{Broken, Element, Outcome, Step};
 
 /// The fields of an output; [`output_fields!`] implements it.
 pub(crate) trait OutputFields: Record + Sized {

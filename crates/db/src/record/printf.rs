@@ -5,12 +5,12 @@ use fodo_data::{Kind, Scalar, Text, Value};
 use crate::common::Common;
 use crate::field::{names, record_fields};
 use crate::link::Constant;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::c_format::Directive;
 use crate::record::device::{Device, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A text formatted from a format string and values.

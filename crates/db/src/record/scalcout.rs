@@ -7,7 +7,9 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, USE_OCAL};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::scan::event_name;
+use crate::process::step::{Outcome, Step};
 use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
@@ -15,8 +17,6 @@ use crate::record::links::state_of;
 use crate::record::long_text::cut;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
-use crate::scan::event_name;
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An expression of numbers and texts, with an output.

@@ -6,12 +6,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, is_changed, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A selection of inputs.

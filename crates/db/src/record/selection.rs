@@ -4,8 +4,8 @@ use fodo_data::Status;
 
 use crate::link::Link;
 use crate::menu::INVALID;
+use crate::process::step::Step;
 use crate::record::Record;
-use crate::step::Step;
 
 /// The choices of SELM.
 const ALL: u16 = 0;

@@ -5,11 +5,11 @@ use fodo_data::{EventMask, Limits, Meta};
 use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::selection::{N_LINKS, Selection, fetch_selected, indices, or_alarm, with_links};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, is_changed, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// Values for up to sixteen fields, one after another.

@@ -4,8 +4,8 @@ use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Constant, Link, Target};
 use crate::menu::{INVALID, NO, NO_ALARM, NO_SCAN, RAW, YES};
+use crate::process::step::{Broken, Element, Step};
 use crate::record::Record;
-use crate::step::{Broken, Element, Step};
 
 /// The fields of the simulation mode, borrowed from a record by [`simulated!`].
 pub(crate) struct Simulation<'a> {

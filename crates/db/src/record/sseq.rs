@@ -3,17 +3,17 @@
 use fodo_data::{EventMask, Kind, Meta, Text, Value, format_f64, parse_f64};
 
 use crate::common::{Common, row};
-use crate::deferred::Deferred;
 use crate::field::{names, record_fields};
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
-use crate::post::Posts;
+use crate::process::deferred::Deferred;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::links::state_of;
 use crate::record::long_text::cut;
 use crate::record::selection::{fetch_selected, indices, or_alarm, selected_from_one, with_links};
 use crate::record::simulation::{constant, set_constant};
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// Values and texts for up to ten fields, one after another.

@@ -2,9 +2,9 @@
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::{CHANGED, Record, is_changed, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// The name of a state.

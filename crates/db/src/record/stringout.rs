@@ -5,12 +5,12 @@ use fodo_data::{Status, Value};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::long_text::{cut, post_mask};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::{Record, changes, post_value, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A text output.

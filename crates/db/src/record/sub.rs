@@ -8,12 +8,12 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::{Record, record_type};
 use crate::routine::{Routine, Routines, SubCall, call};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A record that calls a routine with its inputs.

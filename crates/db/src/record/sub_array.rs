@@ -6,11 +6,11 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::post::Posts;
-use crate::put::fitting;
+use crate::process::post::Posts;
+use crate::process::put::fitting;
+use crate::process::step::{Broken, Outcome, Step};
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
 use crate::record::{CHANGED, Record, post_value, raise_undefined, record_type};
-use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A part of another array.

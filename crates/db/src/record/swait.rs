@@ -5,17 +5,17 @@ use fodo_data::{EventMask, Limits, Meta, Status, Text};
 
 use crate::calc::{CalcError, N_ARGS, Program};
 use crate::common::{Common, row};
-use crate::external::ExternalPv;
 use crate::field::{names, record_fields};
+use crate::link::external::ExternalPv;
 use crate::link::{Link, Target};
 use crate::menu::{self, INVALID, NO};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::scan::event_name;
+use crate::process::step::{Outcome, Step};
 use crate::record::expression::{compile_optional, is_output_wanted, state_of_program};
 use crate::record::levels::deadbands;
 use crate::record::simulation::set_constant;
 use crate::record::{Record, is_changed, post_value, record_type};
-use crate::scan::event_name;
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An expression of named inputs.

@@ -7,12 +7,12 @@ use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::expression::{compile_optional, state_of_program};
 use crate::record::inputs::{self, inputs};
 use crate::record::links::state_of;
 use crate::record::{CHANGED, Record, changes, index_in, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// Sixteen values with expressions.

@@ -5,11 +5,11 @@ use fodo_data::{Kind, Limits, Meta};
 use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::post::Posts;
+use crate::process::post::Posts;
+use crate::process::step::{Outcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
-use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An array.

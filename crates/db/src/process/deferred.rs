@@ -7,10 +7,10 @@ use std::collections::{HashSet, VecDeque};
 
 use fodo_data::{Text, Value};
 
-use crate::engine::Waiter;
 use crate::limit::{EVENTS_PENDING_MAX, PUTS_PENDING_MAX};
 use crate::link::TriggerCondition;
-use crate::step::Broken;
+use crate::process::engine::Waiter;
+use crate::process::step::Broken;
 
 /// Work that is deferred until the current chain is done.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub(crate) enum Deferred {
     ByEvent { record: u32 },
     /// Completes a record that waits only for the end of the current chain.
     Complete { record: u32 },
-    /// Starts the interval of [`crate::record::Record::post_interval_s`].
+    /// Starts the interval of [`crate::record::contract::Record::post_interval_s`].
     DelayPosts { record: u32 },
 }
 

@@ -3,9 +3,9 @@
 use fodo_data::{EventMask, Reading, Value};
 
 use crate::common::{Common, Follower};
-use crate::deferred::DeferredQueue;
 use crate::filter::FilterContext;
-use crate::record::Record;
+use crate::process::deferred::DeferredQueue;
+use crate::record::contract::Record;
 use crate::site::DefaultSite;
 use crate::{Event, FieldRef};
 

@@ -1,14 +1,18 @@
 //! Links: the parsed text of INP, OUT, FLNK and other link fields, and the link's target.
 
+pub(crate) mod external;
+pub(crate) mod inherit;
+pub(crate) mod json_link;
+
 use std::sync::Arc;
 
 use fodo_data::{Scalar, Text};
 
 use crate::FieldFacts;
-use crate::external::ExternalPv;
 use crate::filter::FilterChain;
 use crate::json;
-use crate::json_link::{self, JsonLink, JsonLinkOrConstant};
+use crate::link::external::ExternalPv;
+use crate::link::json_link::{JsonLink, JsonLinkOrConstant};
 
 /// A link field: 8 bytes when it is empty, else the text and the target on the heap.
 #[derive(Clone, Debug, Default)]

@@ -9,15 +9,15 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
-use crate::deferred::Deferred;
-use crate::engine::{EngineCall, Task, Waiter, count_active, set_disable_alarm};
-use crate::external::ExternalPv;
+use crate::link::external::ExternalPv;
 use crate::link::{Link, LinkAccess, Target, Trigger};
 use crate::menu;
-use crate::post::Posts;
-use crate::record::{Record, lock};
+use crate::process::deferred::Deferred;
+use crate::process::engine::{EngineCall, Task, Waiter, count_active, set_disable_alarm};
+use crate::process::post::Posts;
+use crate::process::timers::Timer;
+use crate::record::contract::{Record, lock};
 use crate::site::Site;
-use crate::timers::Timer;
 use crate::{Event, Stream};
 
 /// How the processing of a record ended.

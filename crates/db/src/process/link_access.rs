@@ -2,11 +2,11 @@
 
 use fodo_data::{Kind, Scalar, Status, Value};
 
-use crate::engine::EngineCall;
-use crate::external::digits;
-use crate::json_link::LinkAlarm;
+use crate::link::external::digits;
+use crate::link::json_link::LinkAlarm;
 use crate::link::{LinkAccess, LinkExtra, Target};
-use crate::step::Broken;
+use crate::process::engine::EngineCall;
+use crate::process::step::Broken;
 use crate::{FieldRef, filter::FilterChain};
 
 impl EngineCall<'_> {
@@ -66,7 +66,7 @@ impl EngineCall<'_> {
         let Target::Field { record: from, field, .. } = target else { return Err(Broken) };
         let own_kind = self.core.facts(FieldRef { record: from, field }).kind;
         self.fetch(record, target, own_kind)?;
-        let reading = self.with(from, |body, _| crate::post::reading(body, field)).ok_or(Broken)?;
+        let reading = self.with(from, |body, _| crate::process::post::reading(body, field)).ok_or(Broken)?;
         let value = chain.read(reading, &self.core.filter_context(from, self.now.wall)).value;
         self.core.convert(from, field, value, kind).map(Some).map_err(|_| Broken)
     }

@@ -7,18 +7,18 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
-use crate::deferred::{Deferred, DeferredQueue};
-use crate::inherit::{InheritedAlarm, inherit};
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
+use crate::link::inherit::{InheritedAlarm, inherit};
 use crate::link::{Inherit, LinkAccess, Target, Trigger, TriggerCondition};
-use crate::post::Posts;
-use crate::put::PutOrigin;
-use crate::record::{CHANGED, with};
-use crate::request_queue::{Request, RequestQueue};
-use crate::scan::{EVENT, IO_INTERRUPT, ScanPosition, Scans};
+use crate::process::deferred::{Deferred, DeferredQueue};
+use crate::process::post::Posts;
+use crate::process::put::PutOrigin;
+use crate::process::request_queue::{Request, RequestQueue};
+use crate::process::scan::{EVENT, IO_INTERRUPT, ScanPosition, Scans};
+use crate::process::step::{Broken, ProcessCause};
+use crate::process::timers::{Timer, Timers, delay};
+use crate::record::contract::{CHANGED, with};
 use crate::scan_menu::ScanMenu;
-use crate::step::{Broken, ProcessCause};
-use crate::timers::{Timer, Timers, delay};
 use crate::{Event, PutId, Stream};
 
 const STAT: u16 = Common::at("STAT");
@@ -93,7 +93,7 @@ pub(crate) struct EngineCall<'a> {
     pub(crate) depth: u16,
     /// How many records the current chain may still process.
     chain_left: u64,
-    /// How often processing ended with [`crate::step::Outcome::Failed`].
+    /// How often processing ended with [`crate::process::step::Outcome::Failed`].
     pub(crate) n_failed: u32,
 }
 
@@ -143,7 +143,7 @@ impl<'a> EngineCall<'a> {
     pub(crate) fn with<T>(
         &mut self,
         record: u32,
-        visit: impl FnOnce(&mut dyn crate::record::Record, &mut Posts) -> T,
+        visit: impl FnOnce(&mut dyn crate::record::contract::Record, &mut Posts) -> T,
     ) -> Option<T> {
         let cell = self.core.cell(record)?;
         let mut posts = Posts { record, events: self.events, deferred: &mut self.engine.deferred };
@@ -331,8 +331,11 @@ impl<'a> EngineCall<'a> {
         let is_inherited = modifiers.inherit != Inherit::Not && (from != record || modifiers.is_channel());
         let read = self.with(from, |body, _| {
             let is_unset = field == body.record_type().value && body.is_unset();
-            let value =
-                if is_unset { Value::from(Vec::<Text>::new()) } else { crate::post::reading(body, field).value };
+            let value = if is_unset {
+                Value::from(Vec::<Text>::new())
+            } else {
+                crate::process::post::reading(body, field).value
+            };
             let common = body.common();
             let alarm =
                 || InheritedAlarm { status: common.status, severity: common.severity, message: common.message.clone() };
@@ -480,7 +483,7 @@ impl<'a> EngineCall<'a> {
     fn release(&mut self, record: u32) {
         let again = self.with(record, |body, _| {
             let is_active = body.common().is_active != 0;
-            let (value, high) = (body.record_type().value, crate::record::number_of(body, "HIGH"));
+            let (value, high) = (body.record_type().value, crate::record::contract::number_of(body, "HIGH"));
             let high_s = match high.and_then(|field| body.slot(field)).map(|slot| slot.value()) {
                 Some(Value::Scalar(Scalar::F64(seconds))) => seconds,
                 _ => 0.0,
@@ -500,14 +503,14 @@ impl<'a> EngineCall<'a> {
 
 /// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links can
 /// trigger it.
-pub(crate) fn make_passive_without_interrupts(body: &mut dyn crate::record::Record) {
+pub(crate) fn make_passive_without_interrupts(body: &mut dyn crate::record::contract::Record) {
     if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
         body.common().scan = 0;
     }
 }
 
 /// Counts that an active record is processed again; beyond the limit the record goes into SCAN alarm.
-pub(crate) fn count_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+pub(crate) fn count_active(body: &mut dyn crate::record::contract::Record, posts: &mut Posts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
         return;
@@ -524,7 +527,7 @@ pub(crate) fn count_active(body: &mut dyn crate::record::Record, posts: &mut Pos
 }
 
 /// Sets the alarm of a disabled record: DISABLE, with the severity in DISS.
-pub(crate) fn set_disable_alarm(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+pub(crate) fn set_disable_alarm(body: &mut dyn crate::record::contract::Record, posts: &mut Posts) {
     let common = body.common();
     common.reprocess = 0;
     common.put_process = 0;

@@ -9,13 +9,13 @@ use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
 use crate::Event;
 use crate::common::row;
 use crate::core::{Core, DIGITS};
-use crate::deferred::Deferred;
-use crate::engine::{EngineCall, PROC};
 use crate::field::SPECIAL;
-use crate::inherit::{InheritedAlarm, inherit};
+use crate::link::inherit::{InheritedAlarm, inherit};
 use crate::link::{Inherit, Link, LinkAccess, LinkExtra, Target, TriggerCondition};
-use crate::record::link_of;
-use crate::step::Broken;
+use crate::process::deferred::Deferred;
+use crate::process::engine::{EngineCall, PROC};
+use crate::process::step::Broken;
+use crate::record::contract::link_of;
 
 /// Identifies a link to a PV outside this database. A link whose text changes gets a new identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -306,7 +306,7 @@ impl EngineCall<'_> {
         Ok(Some(value))
     }
 
-    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::Record::written`]
+    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::contract::Record::written`]
     /// receives when the put has ended.
     pub(crate) fn write_external(
         &mut self,

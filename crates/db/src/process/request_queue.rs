@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use fodo_data::Value;
 
-use crate::deferred::Deferred;
-use crate::engine::{EngineCall, Waiter};
-use crate::post::LONG_STRING;
+use crate::process::deferred::Deferred;
+use crate::process::engine::{EngineCall, Waiter};
+use crate::process::post::LONG_STRING;
 use crate::{Event, PutError};
 
 /// The requests that wait for one record, in the order of arrival.

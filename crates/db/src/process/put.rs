@@ -3,14 +3,14 @@
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::engine::EngineCall;
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{LinkKind, ParsedLink, Target, parse};
-use crate::post::{LONG_STRING, Posts, RTYP, prime_filters};
+use crate::process::engine::EngineCall;
+use crate::process::post::{LONG_STRING, Posts, RTYP, prime_filters};
+use crate::process::scan::Scans;
+use crate::process::step::ProcessCause;
+use crate::record::contract::{CHANGED, Record, number_of, with};
 use crate::record::device::Device;
-use crate::record::{CHANGED, Record, number_of, with};
-use crate::scan::Scans;
-use crate::step::ProcessCause;
 use crate::{Event, FieldRef, PutError};
 
 const DISP: u16 = Common::at("DISP");

@@ -1,0 +1,322 @@
+//! What every record type provides to the rest of the database, and the macro that connects a table of fields with it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fodo_data::{EventMask, Kind, Meta, Reading, Status, Text, TimeStamp};
+
+use crate::calc::CalcError;
+use crate::common::Common;
+use crate::field::{FieldInfo, PLAIN, Slot};
+use crate::link::{Link, Target};
+use crate::process::engine::EngineCall;
+use crate::process::post::{LONG_STRING, Posts, reading};
+use crate::process::step::{Outcome, ProcessCause, Step};
+use crate::routine::Routines;
+
+/// What all records of a type share.
+pub(crate) struct RecordType {
+    pub(crate) name: &'static str,
+    /// The fields of this type; the common fields precede them.
+    pub(crate) rows: &'static [FieldInfo],
+    /// The choices of DTYP.
+    pub(crate) devices: &'static [&'static str],
+    /// The number of the field VAL.
+    pub(crate) value: u16,
+    pub(crate) create: fn() -> Box<dyn Cell>,
+}
+
+impl RecordType {
+    /// Whether a change of a link's target may process records of this type whose SCAN is I/O Intr.
+    pub(crate) fn is_interrupted_by_links(&self) -> bool {
+        self.rows.iter().any(|row| row.has(PLAIN))
+    }
+}
+
+impl fmt::Debug for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Access to the fields of a record; [`record_type!`] implements it.
+pub(crate) trait Fields {
+    /// The fields that every record has.
+    fn common(&mut self) -> &mut Common;
+
+    /// The storage of a field; `None` if no field has this number.
+    fn slot(&mut self, field: u16) -> Option<Slot<'_>>;
+
+    /// The type of the record.
+    fn record_type(&self) -> &'static RecordType;
+}
+
+/// The behaviour of a record type.
+pub(crate) trait Record: Fields + Send {
+    /// Receives the routines of the program, before [`Record::init`].
+    fn learn(&mut self, _routines: &Arc<Routines>) {}
+
+    /// Sets fields that depend on others, after links are resolved and before any record is processed.
+    fn init(&mut self) {}
+
+    /// Overrides the defaults in `meta` with units, precision, limits and labels of one of the record's own fields. If
+    /// it returns a target, they are taken from the field that this link points to.
+    fn meta(&mut self, _field: u16, _meta: &mut Meta) -> Option<Target> {
+        None
+    }
+
+    /// Kind and element count of VAL, if the record decides them.
+    fn value_facts(&self) -> Option<(Kind, u32)> {
+        None
+    }
+
+    /// Kind and element count of a field, if the record decides them.
+    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+        if field == self.record_type().value { self.value_facts() } else { None }
+    }
+
+    /// The size in bytes, including the NUL, of text fields whose row gives no size.
+    fn text_size(&self) -> u16 {
+        0
+    }
+
+    /// Whether VAL has no value yet that a link could read.
+    fn is_unset(&self) -> bool {
+        false
+    }
+
+    /// Called after a put to one of the record's own fields that has the flag SPECIAL or is an array.
+    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+
+    /// Compiles the expression for a field and keeps the program. Called before a file sets the field; fields without
+    /// an expression accept any text.
+    fn compile(&mut self, _field: u16, _expression: &Text) -> Result<(), CalcError> {
+        Ok(())
+    }
+
+    /// Whether a change of this link's target processes the record while its SCAN is I/O Intr.
+    fn is_interrupted_by(&self, _field: u16) -> bool {
+        true
+    }
+
+    /// Seconds between two posts of values that the record collects without being processed (SDEL); `None`: no such
+    /// posts.
+    fn post_interval_s(&self) -> Option<f64> {
+        None
+    }
+
+    /// Called when the interval of [`Record::post_interval_s`] has passed.
+    fn post_gathered(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
+
+    /// Called when the PV of another IOC that this link points to connects or disconnects.
+    fn link_joined(&mut self, _field: u16, _posts: &mut Posts) {}
+
+    /// Called when everything that the record started under this number, through a channel or with Async Soft Channel,
+    /// has ended. Returns whether the record is to complete now.
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        self.common().is_active != 0
+    }
+
+    /// Reads, converts, raises alarms, posts. The caller marks the record as active before the call.
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome
+    where
+        Self: Sized;
+}
+
+/// The link in a field; `None` if the field is not a link.
+pub(crate) fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
+    debug_assert!(field & LONG_STRING == 0);
+    match body.slot(field)? {
+        Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link) => Some(link),
+        _ => None,
+    }
+}
+
+/// A record of any type, behind its lock.
+pub(crate) trait Cell: Send + Sync {
+    fn record_type(&self) -> &'static RecordType;
+
+    /// Locks the record for the duration of the call; `visit` must not lock another record.
+    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record));
+
+    /// Current value, alarm and time of a field.
+    fn reading(&self, field: u16) -> Reading;
+
+    /// The results of [`Record::own_facts`] for a field, and of [`Record::text_size`].
+    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16);
+
+    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
+
+    /// Processes the record if it may be processed now, and queues the resulting work in `call`.
+    fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause);
+
+    fn duplicate(&self) -> Box<dyn Cell>;
+
+    /// The same record with one more field, which its file is about to set, if its type takes fields from files.
+    fn grown(&self, _field: &str, _value: &Text) -> Option<Box<dyn Cell>> {
+        None
+    }
+}
+
+impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
+    fn record_type(&self) -> &'static RecordType {
+        R::TYPE
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
+        visit(&mut *lock(self));
+    }
+
+    fn reading(&self, field: u16) -> Reading {
+        reading(&mut *lock(self), field)
+    }
+
+    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
+        let record = lock(self);
+        (record.own_facts(field), record.text_size())
+    }
+
+    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        lock(self).after_put(field, posts)
+    }
+
+    fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause) {
+        Step::new(call, self, record, cause).run(cause);
+    }
+
+    fn duplicate(&self) -> Box<dyn Cell> {
+        Box::new(Mutex::new(lock(self).clone()))
+    }
+}
+
+impl fmt::Debug for dyn Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.record_type().name)
+    }
+}
+
+/// Connects a struct with its record type.
+pub(crate) trait Typed {
+    const TYPE: &'static RecordType;
+}
+
+/// Locks a record, even after a thread panicked while it held the lock: every single field is still valid.
+pub(crate) fn lock<R>(cell: &Mutex<R>) -> MutexGuard<'_, R> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a record for the duration of `visit`, and returns what `visit` returns.
+pub(crate) fn with<T>(cell: &dyn Cell, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
+    let mut visit = Some(visit);
+    let mut result = None;
+    cell.visit(&mut |record| {
+        if let Some(visit) = visit.take() {
+            result = Some(visit(record));
+        }
+    });
+    result
+}
+
+/// Connects a table of fields with its record type, and defines constants with the numbers of the fields listed last.
+macro_rules! record_type {
+    ($record:ident, $name:literal, [$($device:literal),*] $(, $($field:ident)+)?) => {
+        $($(const $field: u16 = $record::at(stringify!($field));)+)?
+
+        pub(super) static TYPE: $crate::record::contract::RecordType = $crate::record::contract::RecordType {
+            name: $name,
+            rows: $record::ROWS,
+            devices: &[$($device),*],
+            value: $record::at("VAL"),
+            create: || Box::new(std::sync::Mutex::new($record::default())),
+        };
+
+        impl $record {
+            /// The number of one of its own fields.
+            const fn at(name: &str) -> u16 {
+                $crate::common::Common::COUNT + $crate::field::position($record::ROWS, name)
+            }
+        }
+
+        impl $crate::record::contract::Typed for $record {
+            const TYPE: &'static $crate::record::contract::RecordType = &TYPE;
+        }
+
+        impl $crate::record::contract::Fields for $record {
+            fn common(&mut self) -> &mut $crate::common::Common {
+                &mut self.common
+            }
+
+            fn slot(&mut self, field: u16) -> Option<$crate::field::Slot<'_>> {
+                match $crate::common::Common::SLOTS.get(usize::from(field)) {
+                    Some(slot) => Some(slot(&mut self.common)),
+                    None => {
+                        let index = usize::from(field - $crate::common::Common::COUNT);
+                        $record::SLOTS.get(index).map(|slot| slot(self))
+                    }
+                }
+            }
+
+            fn record_type(&self) -> &'static $crate::record::contract::RecordType {
+                &TYPE
+            }
+        }
+    };
+}
+
+pub(crate) use record_type;
+
+/// Finds the number of a record's field by name.
+pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
+    crate::common::number(record.record_type().rows, name)
+}
+
+/// VALUE and LOG.
+pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+/// Posts VAL if the alarm has changed or `changes` is not empty. Returns the mask of that post.
+pub(crate) fn post_value<R: Record>(record: &mut R, changes: EventMask, posts: &mut Posts) -> EventMask {
+    let mask = posts.alarms(record) | changes;
+    if !mask.is_empty() {
+        let value = record.record_type().value;
+        posts.post(record, value, mask);
+    }
+    mask
+}
+
+/// Sets `old` to the present value. Returns whether they differed.
+pub(crate) fn is_changed<T: Clone + PartialEq>(old: &mut T, present: &T) -> bool {
+    let is_changed = old != present;
+    if is_changed {
+        old.clone_from(present);
+    }
+    is_changed
+}
+
+/// As [`is_changed`], as the events to post.
+pub(crate) fn changes<T: Clone + PartialEq>(old: &mut T, present: &T) -> EventMask {
+    if is_changed(old, present) { CHANGED } else { EventMask::NONE }
+}
+
+/// Raises the alarm of a record whose value is undefined. Returns whether it is.
+pub(crate) fn raise_undefined(common: &mut Common) -> bool {
+    let is_undefined = common.undefined != 0;
+    if is_undefined {
+        common.raise(Status::UDF, common.undefined_severity);
+    }
+    is_undefined
+}
+
+/// The index of a field in a family of `n` fields, of which `first` is the number of the first one.
+pub(crate) fn index_in(field: u16, first: u16, n: usize) -> Option<usize> {
+    field.checked_sub(first).map(usize::from).filter(|index| *index < n)
+}
+
+/// The labels of a menu, as texts.
+pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {
+    choices.iter().map(|choice| Text::from(*choice)).collect()
+}
