@@ -4,7 +4,8 @@ use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
 
 use crate::field::{FieldInfo, position, record_fields};
 use crate::filter::FilterChain;
-use crate::link::TriggerCondition;
+use crate::link::inherit::InheritedAlarm;
+use crate::link::{Inherit, TriggerCondition};
 use crate::menu;
 
 record_fields! {
@@ -26,7 +27,7 @@ record_fields! {
         "SDIS" disable_link: InLink;
         "DISP" puts_disabled: UChar;
         "PROC" process: UChar, PP;
-        "STAT" status: Menu(menu::ALARM_STAT) = 17, NOMOD;
+        "STAT" status: Menu(menu::ALARM_STAT) = Status::UDF.0, NOMOD;
         "SEVR" severity: Menu(menu::ALARM_SEVR), NOMOD;
         "AMSG" message: String(40), NOMOD;
         "NSTA" new_status: Menu(menu::ALARM_STAT), NOMOD;
@@ -42,7 +43,7 @@ record_fields! {
         "PRIO" priority: Menu(menu::PRIORITY), SCAN;
         "TPRO" trace: UChar;
         "UDF" undefined: UChar = 1, PP;
-        "UDFS" undefined_severity: Menu(menu::ALARM_SEVR) = 3;
+        "UDFS" undefined_severity: Menu(menu::ALARM_SEVR) = menu::INVALID;
         "UTAG" user_tag: UInt64, NOMOD;
         "FLNK" forward: FwdLink;
     }
@@ -59,7 +60,7 @@ record_fields! {
 /// The subscribers to a record's changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscriptions {
-    /// The numbers of the fields whose changes are posted to clients, as in [`crate::FieldRef`].
+    /// The numbers of the fields whose changes are posted to clients, as in [`crate::reference::FieldRef`].
     pub(crate) posted_fields: Vec<u16>,
     /// Records with a CP or CPP link to a field of this record.
     pub(crate) followers: Vec<Follower>,
@@ -111,6 +112,13 @@ impl Common {
         self.new_severity = severity;
         self.new_message = message;
         true
+    }
+
+    /// Raises the alarm that a link transfers.
+    pub(crate) fn inherit(&mut self, how: Inherit, alarm: InheritedAlarm) {
+        if let Some(InheritedAlarm { status, severity, message }) = alarm.through(how) {
+            self.raise_saying(Status(status), severity, message);
+        }
     }
 
     /// Prepares the target of a link for processing: passes PUTF on. If the record is active outside this chain and the

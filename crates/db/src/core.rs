@@ -1,61 +1,34 @@
 //! The records of a database, and the operations that do not process: name lookup, field properties, metadata,
 //! conversions.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
-use crate::field::{ASL0, Dbf, Slot};
-use crate::filter::{FilterChain, FilterContext, filters};
+use crate::device::{Device, INERT};
+use crate::error::PutError;
+use crate::external_pv::LinkUsage;
+use crate::field::{ASL0, Dbf, NOMOD, Slot, TEXT_BYTES};
+use crate::filter::{Channel, ChannelError, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
-use crate::link::external::{LinkUsage, PendingReports};
+use crate::link::external::{DIGITS, ExternalPv, PendingReports};
 use crate::link::{Link, LinkExtra, Modifiers, Target};
-use crate::process::post::{LONG_STRING, RTYP};
+use crate::meta::empty;
 use crate::record::contract::{Cell, Record, labels, with};
-use crate::record::device::{Device, INERT};
+use crate::reference::{AccessLevel, FieldFacts, FieldRef, LONG_STRING, RTYP};
 use crate::scan_menu::ScanMenu;
 use crate::site::Site;
 use crate::state::States;
-use crate::{AccessLevel, Channel, ChannelError, FieldFacts, FieldRef, FilterError, FilterFault, PutError};
-
-/// Digits after the decimal point in records without PREC: the default of C's `printf`.
-pub(crate) const DIGITS: i16 = 6;
 
 /// Marks a precision that the record type did not set.
 const UNSAID: i16 = i16::MIN;
 
 /// Breakpoint tables by name.
 pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
-
-/// A record name as a map key, so that a lookup by bytes needs no allocation.
-#[derive(Clone, Debug)]
-pub(crate) struct Name(pub(crate) Text);
-
-impl PartialEq for Name {
-    fn eq(&self, other: &Name) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Name {}
-
-impl Hash for Name {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_bytes().hash(state);
-    }
-}
-
-impl Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
 
 /// The records. Their number is fixed once the database runs.
 #[derive(Debug)]
@@ -71,7 +44,7 @@ pub(crate) struct Core {
     pub(crate) scan_menu: ScanMenu,
     /// Links to other IOCs that are not yet reported to the caller.
     pub(crate) pending_reports: Mutex<PendingReports>,
-    /// The names of device supports that are not available; see [`crate::record::device::INERT`].
+    /// The names of device supports that are not available; see [`crate::device::INERT`].
     pub(crate) devices: Vec<Text>,
 }
 
@@ -156,14 +129,14 @@ impl Core {
             return FieldFacts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
         };
         let (kind, count_max) = match own {
-            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, crate::record::array::TEXT_BYTES as u32),
+            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, TEXT_BYTES as u32),
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
             None if row.size == 0 => (Kind::U8, text_size.into()),
             None => (Kind::U8, u32::from(row.size)),
         };
-        FieldFacts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
+        FieldFacts { kind, count_max, is_read_only: row.has(NOMOD), record_type }
     }
 
     /// The context that the filters of a field of this record need.
@@ -199,7 +172,7 @@ impl Core {
     }
 
     fn meta_of(&self, record: u32, field: u16, depth: u8) -> Meta {
-        let mut meta = crate::meta::empty();
+        let mut meta = empty();
         let Some(cell) = self.cell(record) else { return meta };
         let kind = cell.record_type();
         let Some(own) = row(kind.rows, field) else { return meta };
@@ -342,6 +315,14 @@ impl Core {
             }
         }
         link
+    }
+
+    /// Makes a PV outside this database the target of a link, and queues the report of it.
+    fn set_external(&self, record: u32, field: u16, name: Text, usage: LinkUsage, is_time: bool, link: &mut Link) {
+        let mut pending_reports = self.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = pending_reports.add(record, field, name.clone(), usage);
+        let modifiers = link.modifiers();
+        link.set_external(ExternalPv::new(id, name, modifiers.follows(field), modifiers.inherit), is_time);
     }
 
     /// Unregisters a link from its target, before the link changes.

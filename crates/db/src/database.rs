@@ -6,14 +6,19 @@ use std::time::Instant;
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
-use crate::load::Info;
-use crate::process::deferred::Deferred;
-use crate::process::engine::{Engine, EngineCall, Waiter, make_passive_without_interrupts};
+use crate::error::PutError;
+use crate::event::Event;
+use crate::filter::{Channel, ChannelError, FilterContext};
+use crate::input::Input;
+use crate::load::{Info, LoadError, Loader};
+use crate::menu::PINI_AT_START;
+use crate::process::deferred::{Deferred, Waiter};
+use crate::process::engine::{Engine, EngineCall, make_passive_without_interrupts};
 use crate::process::post::prime_filters;
 use crate::process::request_queue::Request;
 use crate::process::scan::{ScanCounts, ScanPosition, event_name};
+use crate::reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 use crate::state::States;
-use crate::{AccessLevel, Channel, ChannelError, Event, FieldFacts, FieldRef, FilterContext, Input, PutError, PutId};
 
 /// A running database, shared by threads. A read locks one record briefly; processing takes one lock for all records.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub struct Database {
 }
 
 impl Database {
-    pub(crate) fn new(core: Core, infos: Vec<Info>) -> Database {
+    fn new(core: Core, infos: Vec<Info>) -> Database {
         let engine = Mutex::new(Engine::new(&core.scan_menu));
         Database { core, infos, engine }
     }
@@ -215,13 +220,20 @@ impl Database {
     }
 }
 
+impl Loader {
+    /// Resolves the links, initialises the records, and makes the database.
+    pub fn finish(self) -> Result<Database, Vec<LoadError>> {
+        let (core, infos) = self.into_core()?;
+        Ok(Database::new(core, infos))
+    }
+}
+
 /// Fills the scan lists, processes the records with PINI, and queues the first processing for CP links.
 fn start(call: &mut EngineCall) {
     if std::mem::replace(&mut call.engine.is_started, true) {
         return;
     }
     call.report_external_links();
-    const RUNS: [u16; 3] = [1, 2, 3];
     // Within a phase, records are processed in the order of their type names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
     let (mut followers, mut filtered) = (Vec::new(), Vec::new());
@@ -243,7 +255,7 @@ fn start(call: &mut EngineCall) {
         });
         if let Some((position, phase, type_name, pini)) = facts {
             call.engine.scans.add(&position, record, call.now.monotonic);
-            if RUNS.contains(&pini) {
+            if PINI_AT_START.contains(&pini) {
                 at_init.push((pini, phase, type_name, record));
             }
         }

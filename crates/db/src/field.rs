@@ -2,7 +2,7 @@
 
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 
-use crate::link::Link;
+use crate::link::{Link, LinkKind};
 
 /// The Rust type of each field type; the tables of fields use these names.
 #[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
@@ -43,6 +43,9 @@ pub(crate) const SCAN: u8 = 32;
 pub(crate) const PLAIN: u8 = 128;
 /// The number is shown in hexadecimal.
 pub(crate) const HEX: u8 = 64;
+
+/// The size of a text element in Base.
+pub(crate) const TEXT_BYTES: usize = 40;
 
 /// The type of a field, with the names of EPICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +112,17 @@ impl FieldInfo {
     pub(crate) const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// The kind of a link field.
+    pub(crate) const fn link_kind(&self) -> LinkKind {
+        match self.dbf {
+            Dbf::OutLink if self.has(PLAIN) => LinkKind::PlainOut,
+            Dbf::InLink if self.has(PLAIN) => LinkKind::PlainIn,
+            Dbf::OutLink => LinkKind::Out,
+            Dbf::FwdLink => LinkKind::Forward,
+            _ => LinkKind::In,
+        }
+    }
 }
 
 /// A reference to a field of a locked record.
@@ -173,6 +187,14 @@ impl Slot<'_> {
             _ => return false,
         }
         true
+    }
+}
+
+/// The text, truncated so that it fits into `size` bytes with its NUL.
+pub(crate) fn fitting_text(text: &Text, size: usize) -> Text {
+    match text.as_bytes().get(..size.saturating_sub(1)) {
+        Some(start) if start.len() < text.len() => Text::from_bytes(start),
+        _ => text.clone(),
     }
 }
 

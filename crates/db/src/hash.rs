@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::FieldRef;
-use crate::core::Name;
+use crate::reference::{FieldRef, Name};
 
 /// A map with fields as keys.
 pub type FieldMap<V> = HashMap<FieldRef, V, BuildHasherDefault<TrustedKeyHasher>>;

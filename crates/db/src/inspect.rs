@@ -4,17 +4,11 @@ use fodo_data::Text;
 
 use crate::common::{Common, row};
 use crate::database::Database;
+use crate::external_pv::ExternalLinkStatus;
 use crate::field::Slot;
 use crate::interest;
-use crate::link::external::ExternalLinkStatus;
 use crate::link::{Link, Target};
 use crate::record::contract::with;
-use crate::record::registry::TYPES;
-
-/// The names of all record types, the most common ones first.
-pub fn record_types() -> impl Iterator<Item = &'static str> {
-    TYPES.iter().map(|kind| kind.name)
-}
 
 /// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]

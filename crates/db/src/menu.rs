@@ -64,6 +64,7 @@ pub(crate) const ALARM_STAT: &[&str] = fodo_data::Status::NAMES;
 
 /// Severities: the choices of `ALARM_SEVR`.
 pub(crate) const NO_ALARM: u16 = 0;
+pub(crate) const MINOR: u16 = 1;
 pub(crate) const MAJOR: u16 = 2;
 pub(crate) const INVALID: u16 = 3;
 
@@ -82,5 +83,12 @@ pub(crate) const USE_OCAL: u16 = 1;
 pub(crate) const NO_CONVERSION: u16 = 0;
 pub(crate) const SLOPE: u16 = 1;
 pub(crate) const LINEAR: u16 = 2;
+/// Choices of `SCAN`. A site's own `menuScan` begins with the same three.
+pub(crate) const PASSIVE: u16 = 0;
+pub(crate) const EVENT: u16 = 1;
+pub(crate) const IO_INTERRUPT: u16 = 2;
 /// The value of SSCN that is no choice of `SCAN`: simulation mode does not change SCAN.
 pub(crate) const NO_SCAN: u16 = u16::MAX;
+
+/// The choices of `PINI` that process a record when the IOC starts: YES, RUN and RUNNING, in the order of processing.
+pub(crate) const PINI_AT_START: [u16; 3] = [1, 2, 3];

@@ -6,6 +6,7 @@ mod layers;
 mod licences;
 mod links;
 mod metadata;
+mod modules;
 mod pins;
 pub mod repository;
 mod safety;
@@ -58,6 +59,7 @@ pub fn report(root: &Path) -> Result<(), String> {
     offences.extend(safety::check(&repository, &metadata));
     offences.extend(size::check(&repository));
     offences.extend(layers::check(&repository, &metadata));
+    offences.extend(modules::check(&repository));
     offences.extend(licences::check(&repository, &metadata));
     if offences.is_empty() {
         return Ok(());

@@ -3,7 +3,7 @@
 use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
 
 use super::{Filter, FilterContext, SyncMode, TimeFormat, time};
-use crate::FieldFacts;
+use crate::reference::FieldFacts;
 use crate::state::State;
 
 const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);

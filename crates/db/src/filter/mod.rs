@@ -3,6 +3,7 @@
 //! Source: EPICS Base 7.0.10. The reference page lists the differences.
 
 mod chain;
+mod channel;
 mod parse;
 mod time;
 
@@ -11,6 +12,7 @@ use std::fmt;
 use fodo_data::TimeStamp;
 
 pub use self::chain::FilterChain;
+pub use self::channel::{Channel, ChannelError};
 pub(crate) use self::parse::filters;
 use crate::site::Site;
 use crate::state::State;

@@ -6,93 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
 
-use crate::Event;
-use crate::common::row;
-use crate::core::{Core, DIGITS};
-use crate::field::SPECIAL;
-use crate::link::inherit::{InheritedAlarm, inherit};
-use crate::link::{Inherit, Link, LinkAccess, LinkExtra, Target, TriggerCondition};
-use crate::process::deferred::Deferred;
-use crate::process::engine::{EngineCall, PROC};
-use crate::process::step::Broken;
-use crate::record::contract::link_of;
+use crate::event::Event;
+use crate::external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
+use crate::link::inherit::InheritedAlarm;
+use crate::link::{Broken, Inherit, Link, LinkAccess, LinkExtra, TriggerCondition};
 
-/// Identifies a link to a PV outside this database. A link whose text changes gets a new identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ExternalLinkId {
-    record: u32,
-    field: u16,
-    generation: u32,
-}
-
-/// Whether a link reads or writes its PV.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkUsage {
-    /// The link needs every update: value, alarm, time, units, limits and labels.
-    Reads,
-    /// The link only writes.
-    Writes,
-}
-
-/// A change of the state of a link's PV, reported by the network.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ExternalPvEvent {
-    /// The PV is connected. Earlier values are discarded.
-    Connected(ExternalPvFacts),
-    /// The access rights changed.
-    AccessRights {
-        /// Whether the PV may be read.
-        may_read: bool,
-        /// Whether the PV may be written.
-        may_write: bool,
-    },
-    /// A new value.
-    Updated(Reading),
-    /// The server no longer responds; the last value may be stale.
-    Unresponsive,
-    /// The server responds again.
-    Responsive,
-    /// The PV is disconnected.
-    Disconnected,
-    /// A put of [`Event::ExternalPut`] has ended, successfully or not.
-    PutDone {
-        /// The put's identifier in the event.
-        put: u64,
-    },
-}
-
-/// The properties of a PV, as its server reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExternalPvFacts {
-    /// The kind of an element.
-    pub kind: Kind,
-    /// The maximum number of elements.
-    pub count_max: u32,
-    /// Whether the PV may be read.
-    pub may_read: bool,
-    /// Whether the PV may be written.
-    pub may_write: bool,
-}
-
-/// The connection state of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalLinkStatus {
-    /// The link.
-    pub link: ExternalLinkId,
-    /// The properties of the PV; `None` while it is not connected.
-    pub facts: Option<ExternalPvFacts>,
-    /// How often the connection was lost.
-    pub n_lost: u64,
-}
+/// Digits after the decimal point in records without PREC: the default of C's `printf`.
+pub(crate) const DIGITS: i16 = 6;
 
 /// A link to a PV outside this database, with the cached state of the PV.
 #[derive(Debug)]
 pub(crate) struct ExternalPv {
-    link: ExternalLinkId,
-    name: Text,
+    pub(crate) link: ExternalLinkId,
+    pub(crate) name: Text,
     /// When changes of the PV process the record (CP and CPP).
-    follows: Option<TriggerCondition>,
-    inherit: Inherit,
+    pub(crate) follows: Option<TriggerCondition>,
+    pub(crate) inherit: Inherit,
     state: Mutex<ExternalPvState>,
 }
 
@@ -110,11 +39,11 @@ struct ExternalPvState {
 
 /// What the record must do after a change.
 #[derive(Debug, Default)]
-struct Effects {
-    is_connection_new: bool,
-    is_change: bool,
+pub(crate) struct Effects {
+    pub(crate) is_connection_new: bool,
+    pub(crate) is_change: bool,
     /// The record's number of a put that has ended.
-    written: Option<u8>,
+    pub(crate) written: Option<u8>,
 }
 
 /// Links that are not yet reported to the network.
@@ -122,6 +51,21 @@ struct Effects {
 pub(crate) struct PendingReports {
     n_generations: u32,
     events: Vec<Event>,
+}
+
+impl PendingReports {
+    /// Adds the report of a link, and returns its identifier.
+    pub(crate) fn add(&mut self, record: u32, field: u16, name: Text, usage: LinkUsage) -> ExternalLinkId {
+        self.n_generations = self.n_generations.wrapping_add(1);
+        let link = ExternalLinkId { record, field, generation: self.n_generations };
+        self.events.push(Event::ExternalLinkAdded { link, name, usage });
+        link
+    }
+
+    /// Moves the reports to the end of `events`.
+    pub(crate) fn take_into(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.events);
+    }
 }
 
 impl ExternalPvState {
@@ -132,6 +76,15 @@ impl ExternalPvState {
 }
 
 impl ExternalPv {
+    pub(crate) fn new(
+        link: ExternalLinkId,
+        name: Text,
+        follows: Option<TriggerCondition>,
+        inherit: Inherit,
+    ) -> ExternalPv {
+        ExternalPv { link, name, follows, inherit, state: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, ExternalPvState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,8 +113,13 @@ impl ExternalPv {
         ExternalLinkStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
     }
 
+    /// Forgets the put whose completion the record waits for. Returns the record's number for it.
+    pub(crate) fn take_awaited(&self) -> Option<u8> {
+        self.lock().awaited.take().map(|(_, number)| number)
+    }
+
     /// The latest value, converted to a kind, and its alarm.
-    fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), Broken> {
+    pub(crate) fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), Broken> {
         let state = self.lock();
         state.facts().filter(|facts| facts.may_read).ok_or(Broken)?;
         let reading = state.reading.as_ref().ok_or(Broken)?;
@@ -172,7 +130,7 @@ impl ExternalPv {
     }
 
     /// Converts a value to the PV's kind. Also returns the number of the put.
-    fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), Broken> {
+    pub(crate) fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), Broken> {
         let mut state = self.lock();
         let facts = state.facts().filter(|facts| facts.may_write).ok_or(Broken)?;
         let is_name_of_state =
@@ -191,7 +149,8 @@ impl ExternalPv {
         Ok((value, put))
     }
 
-    fn apply(&self, event: ExternalPvEvent) -> Effects {
+    /// Stores a change of the PV, and returns what it means for the record.
+    pub(crate) fn apply(&self, event: ExternalPvEvent) -> Effects {
         let mut state = self.lock();
         match event {
             ExternalPvEvent::Connected(facts) => {
@@ -252,104 +211,6 @@ impl LinkExtra {
         match self {
             LinkExtra::External(external) => Some(external),
             LinkExtra::Filtered { .. } | LinkExtra::Json(_) => None,
-        }
-    }
-}
-
-impl Core {
-    /// Makes a PV outside this database the target of a link, and queues the report of it.
-    pub(crate) fn set_external(
-        &self,
-        record: u32,
-        field: u16,
-        name: Text,
-        usage: LinkUsage,
-        is_time: bool,
-        link: &mut Link,
-    ) {
-        let mut pending_reports = self.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
-        pending_reports.n_generations = pending_reports.n_generations.wrapping_add(1);
-        let external = ExternalLinkId { record, field, generation: pending_reports.n_generations };
-        pending_reports.events.push(Event::ExternalLinkAdded { link: external, name: name.clone(), usage });
-        let modifiers = link.modifiers();
-        let (follows, inherit) = (modifiers.follows(field), modifiers.inherit);
-        link.set_external(ExternalPv { link: external, name, follows, inherit, state: Mutex::default() }, is_time);
-    }
-}
-
-impl EngineCall<'_> {
-    /// Emits [`Event::ExternalLinkAdded`] for the links that are not yet reported.
-    pub(crate) fn report_external_links(&mut self) {
-        let mut pending_reports = self.core.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
-        self.events.append(&mut pending_reports.events);
-    }
-
-    /// Releases the PV of a link whose target is about to change.
-    pub(crate) fn release_external(&mut self, record: u32, field: u16) {
-        let access = self.with(record, |body, _| link_of(body, field).map(|link| link.access())).flatten();
-        let Some(external) = access.as_ref().and_then(LinkAccess::external) else { return };
-        self.events.push(Event::ExternalLinkRemoved { link: external.link });
-        // The record must not wait for ever for the put's completion.
-        if let Some((_, number)) = external.lock().awaited.take() {
-            self.engine.deferred.push(Deferred::PutDone { record, number });
-        }
-    }
-
-    pub(crate) fn read_external(
-        &mut self,
-        record: u32,
-        external: &ExternalPv,
-        kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
-        let (value, alarm) = external.read(kind)?;
-        self.with(record, |body, _| inherit(body.common(), external.inherit, alarm));
-        Ok(Some(value))
-    }
-
-    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::contract::Record::written`]
-    /// receives when the put has ended.
-    pub(crate) fn write_external(
-        &mut self,
-        external: &ExternalPv,
-        value: &Value,
-        awaited: Option<u8>,
-    ) -> Result<(), Broken> {
-        let (value, put) = external.accept(value, awaited)?;
-        let put = awaited.is_some().then_some(put);
-        self.events.push(Event::ExternalPut { link: external.link, value, put });
-        Ok(())
-    }
-
-    /// Processes the target of a forward link through a channel, by a put to PROC. A forward link to any other field
-    /// has no effect, as in Base. A failure raises no alarm.
-    pub(crate) fn forward_by_put(&mut self, access: &LinkAccess) {
-        if let Target::Field { record, field: PROC, .. } = access.target {
-            let value = Value::from(1u8);
-            let _ = self.engine.deferred.put(record, PROC, value, None);
-        }
-        if let Some(external) = access.external().filter(|external| external.name.to_str().ends_with(".PROC")) {
-            let _ = self.write_external(external, &Value::from(1i16), None);
-        }
-    }
-
-    /// Handles a change of the state of a link's PV. Ignored if the link has changed meanwhile.
-    pub(crate) fn handle_external_event(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
-        let ExternalLinkId { record, field, .. } = link;
-        let access = self.with(record, |body, _| link_of(body, field).map(|link| link.access())).flatten();
-        let Some(external) = access.as_ref().and_then(LinkAccess::external).filter(|external| external.link == link)
-        else {
-            return;
-        };
-        let Effects { is_connection_new, is_change, written } = external.apply(event);
-        let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, field));
-        if is_connection_new && row.is_some_and(|row| row.has(SPECIAL)) {
-            self.with(record, |body, posts| body.link_joined(field, posts));
-        }
-        if let Some(number) = written {
-            self.engine.deferred.push(Deferred::PutDone { record, number });
-        }
-        if let Some(when) = external.follows.filter(|_| is_change) {
-            self.engine.deferred.follow(record, when);
         }
     }
 }

@@ -2,28 +2,29 @@
 
 use fodo_data::{Status, Text};
 
-use crate::common::Common;
 use crate::link::Inherit;
+use crate::menu::INVALID;
 
 /// An alarm that a link transfers.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct InheritedAlarm {
     pub(crate) status: u16,
     pub(crate) severity: u16,
     pub(crate) message: Text,
 }
 
-/// Raises an inherited alarm.
-///
-/// Source: EPICS Base 7.0, recGblInheritSevr. That MSS copies the message too was observed with softIoc.
-pub(crate) fn inherit(common: &mut Common, how: Inherit, alarm: InheritedAlarm) {
-    match how {
-        Inherit::Not => {}
-        Inherit::Invalid if alarm.severity < 3 => {}
-        Inherit::Invalid | Inherit::Severity => {
-            common.raise(Status::LINK, alarm.severity);
-        }
-        Inherit::Status => {
-            common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
+impl InheritedAlarm {
+    /// The alarm that the record with the link raises; `None`: no alarm.
+    ///
+    /// Source: EPICS Base 7.0, recGblInheritSevr. That MSS copies the message too was observed with softIoc.
+    pub(crate) fn through(self, how: Inherit) -> Option<InheritedAlarm> {
+        match how {
+            Inherit::Not => None,
+            Inherit::Invalid if self.severity < INVALID => None,
+            Inherit::Invalid | Inherit::Severity => {
+                Some(InheritedAlarm { status: Status::LINK.0, severity: self.severity, message: Text::EMPTY })
+            }
+            Inherit::Status => Some(self),
         }
     }
 }

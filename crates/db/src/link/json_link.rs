@@ -9,6 +9,7 @@ use fodo_data::{Kind, Scalar, Value};
 use crate::calc::{N_ARGS, Program};
 use crate::json::{Json, JsonMember};
 use crate::link::Constant;
+use crate::menu::{MAJOR, MINOR};
 use crate::state::States;
 
 /// A link to a state or an expression, not to a constant or a field.
@@ -272,9 +273,9 @@ impl CalcLink {
             verdict.is_some_and(|verdict| verdict.is_some_and(|number| number != 0.0))
         };
         let raises = if holds(&self.major) {
-            Some(LinkAlarm { severity: 2, message: "post_major error" })
+            Some(LinkAlarm { severity: MAJOR, message: "post_major error" })
         } else if holds(&self.minor) {
-            Some(LinkAlarm { severity: 1, message: "post_minor error" })
+            Some(LinkAlarm { severity: MINOR, message: "post_minor error" })
         } else {
             None
         };

@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use fodo_data::{Scalar, Text};
 
-use crate::FieldFacts;
 use crate::filter::FilterChain;
 use crate::json;
 use crate::link::external::ExternalPv;
 use crate::link::json_link::{JsonLink, JsonLinkOrConstant};
+use crate::reference::FieldFacts;
+
+/// A link that could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
 
 /// A link field: 8 bytes when it is empty, else the text and the target on the heap.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,12 @@
 use fodo_data::{Status, Text};
 
 use crate::common::Common;
+use crate::device::{Device, INERT};
 use crate::limit::LOAD_ERRORS_MAX;
 use crate::load::warnings::FieldPlace;
 use crate::load::{LoadError, Loader, is_of_device, link_of};
+use crate::menu::INVALID;
 use crate::record::contract::{Record, with};
-use crate::record::device::{Device, INERT};
 use crate::record::field_table::has_table;
 
 /// Bytes of AMSG, without its NUL.
@@ -122,7 +123,7 @@ fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
 pub(super) fn disable_processing(common: &mut Common, message: &Text) {
     common.is_active = 1;
     common.status = Status::UDF.0;
-    common.severity = 3;
+    common.severity = INVALID;
     let message = message.to_str();
     common.message = message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)).unwrap_or_default().into();
 }

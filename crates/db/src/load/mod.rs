@@ -32,16 +32,16 @@ pub use template::{ExpandedTemplate, UndefinedMacros, expand};
 
 use crate::breaktable::BreakTable;
 use crate::common::Common;
-use crate::core::{BreakTables, Core, Name};
-use crate::database::Database;
+use crate::core::{BreakTables, Core};
+use crate::device::Device;
 use crate::field::FieldInfo;
 use crate::hash::NameMap;
 use crate::link::Target;
 use crate::load::warnings::FieldPlace;
 use crate::record::contract::{Cell, RecordType, link_of, with};
-use crate::record::device::Device;
 use crate::record::field_table::has_table;
-use crate::record::registry::find;
+use crate::record::registry::{find, record_types};
+use crate::reference::Name;
 use crate::routine::{ASubCall, RoutineFailed, Routines, SubCall};
 use crate::scan_menu::ScanMenu;
 use crate::site::{DefaultSite, Site};
@@ -336,8 +336,8 @@ impl Loader {
         &self.states
     }
 
-    /// Resolves the links, initialises the records, and makes the database.
-    pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
+    /// Resolves the links and initialises the records. Returns them and the info items, sorted by record.
+    pub(crate) fn into_core(mut self) -> Result<(Core, Vec<Info>), Vec<LoadError>> {
         let invalid_links = self.invalid_links();
         if !invalid_links.is_empty() {
             return Err(invalid_links);
@@ -379,7 +379,7 @@ impl Loader {
             core.with(record, |body| invalid_links::disable_processing(body.common(), &message));
         }
         infos.sort_by_key(|(record, ..)| *record);
-        Ok(Database::new(core, infos))
+        Ok((core, infos))
     }
 }
 
@@ -559,8 +559,8 @@ pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
             );
         }
         let is_meant = NOT_IMPLEMENTED.contains(&name);
-        let guess = if is_meant { String::new() } else { error::suggestion(name, crate::record_types()) };
-        let mut all: Vec<&str> = crate::record_types().collect();
+        let guess = if is_meant { String::new() } else { error::suggestion(name, record_types()) };
+        let mut all: Vec<&str> = record_types().collect();
         all.sort_unstable();
         let all =
             if guess.is_empty() { format!("; there are {}{}", all.join(", "), simulate::INERT_HINT) } else { guess };

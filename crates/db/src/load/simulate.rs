@@ -5,10 +5,10 @@ use std::fmt;
 
 use fodo_data::{Scalar, Text};
 
+use crate::device::INERT;
 use crate::limit::INERT_DEVICES_MAX;
 use crate::load::{FileLoad, Loader};
 use crate::record::contract::{RecordType, with};
-use crate::record::device::INERT;
 use crate::record::field_table::has_table;
 use crate::record::registry::find;
 

@@ -8,7 +8,6 @@ use crate::link::{Link, ParsedLink, parse};
 use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
 use crate::load::{FileLoad, link_of};
-use crate::process::put::link_kind;
 use crate::record::contract::{RecordType, with};
 use crate::record::field_table::has_table;
 use crate::scan_menu::{ScanMenu, is_of_scan, period};
@@ -20,7 +19,7 @@ impl FileLoad<'_> {
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
             let words = text.to_str();
-            let link_kind = link_kind(row);
+            let link_kind = row.link_kind();
             let parsed = parse(&words, link_kind);
             if let ParsedLink::Invalid(why) = &parsed {
                 return Err(format!("{} cannot be \"{text}\": {why}", row.name));

@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use fodo_data::{Scalar, Text};
 
 use crate::common::{Common, number, row};
+use crate::device::INERT;
 use crate::field::{FieldInfo, NOMOD, Slot};
 use crate::link::{LinkKind, Modifiers, ParsedLink, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
-use crate::process::put::link_kind;
-use crate::process::scan::{EVENT, IO_INTERRUPT};
+use crate::menu;
 use crate::record::contract::{RecordType, with};
-use crate::record::device::INERT;
 use crate::record::registry::find;
 
 /// A field that a file sets, with its place.
@@ -90,13 +89,13 @@ impl Loader {
             return self.check_scan(record);
         }
         if row.name == "OMSL"
-            && self.menu(record, "OMSL") == Some(1)
+            && self.menu(record, "OMSL") == Some(menu::CLOSED_LOOP)
             && self.text(record, "DOL").is_some_and(|dol| dol.is_empty())
         {
             return Some("OMSL is closed_loop but DOL is empty, so no value is read".into());
         }
         if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name)
-            && self.menu(record, severity) == Some(0)
+            && self.menu(record, severity) == Some(menu::NO_ALARM)
         {
             return Some(format!("{limit} is set but {severity} is NO_ALARM, so it raises no alarm"));
         }
@@ -120,12 +119,12 @@ impl Loader {
     /// Whether a limit can raise an alarm.
     fn alarms(&self, record: u32, limit: &str) -> bool {
         let severity = LIMITS.iter().find(|(name, _)| *name == limit).and_then(|(_, field)| self.menu(record, field));
-        severity.is_some_and(|severity| severity != 0)
+        severity.is_some_and(|severity| severity != menu::NO_ALARM)
     }
 
     fn check_scan(&self, record: u32) -> Option<String> {
         match self.menu(record, "SCAN")? {
-            IO_INTERRUPT => {
+            menu::IO_INTERRUPT => {
                 let kind = self.kind(record)?;
                 let device =
                     self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
@@ -136,7 +135,7 @@ impl Loader {
                 is_silent
                     .then(|| "a soft record has no interrupts, so with SCAN \"I/O Intr\" it is never processed".into())
             }
-            EVENT if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
+            menu::EVENT if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
                 Some("SCAN is Event but EVNT is empty, so the record is never processed".into())
             }
             _ => None,
@@ -145,7 +144,7 @@ impl Loader {
 
     fn check_link(&self, placed: &FieldPlace, row: &FieldInfo) -> Vec<String> {
         let text = placed.text.to_str();
-        let link_kind = link_kind(row);
+        let link_kind = row.link_kind();
         let ParsedLink::Name { name, modifiers } = parse(&text, link_kind) else { return Vec::new() };
         let is_plain = matches!(link_kind, LinkKind::PlainIn | LinkKind::PlainOut);
         let mut messages = if is_plain { Vec::new() } else { modifiers_of(&text, row, link_kind) };
@@ -197,7 +196,7 @@ impl Loader {
         if link_kind == LinkKind::Forward && modifiers.trigger == Trigger::Channel && target.name != "PROC" {
             return Some("a forward link through a channel (CA) has no effect unless its target is PROC".into());
         }
-        let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
+        let scan = self.menu(record, "SCAN").filter(|scan| *scan != menu::PASSIVE)?;
         let processes =
             (link_kind == LinkKind::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
         let rate = &self.scan_menu.rates().get(usize::from(scan))?.choice;

@@ -8,9 +8,17 @@ use std::collections::{HashSet, VecDeque};
 use fodo_data::{Text, Value};
 
 use crate::limit::{EVENTS_PENDING_MAX, PUTS_PENDING_MAX};
-use crate::link::TriggerCondition;
-use crate::process::engine::Waiter;
-use crate::process::step::Broken;
+use crate::link::{Broken, TriggerCondition};
+use crate::reference::PutId;
+
+/// Receives the completion of all processing that it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client's put.
+    Put(PutId),
+    /// A record that wrote through a channel or has Async Soft Channel; the record chose the number.
+    Record { record: u32, number: u8 },
+}
 
 /// Work that is deferred until the current chain is done.
 #[derive(Clone, Debug, PartialEq)]

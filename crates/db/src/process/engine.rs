@@ -7,19 +7,20 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
+use crate::event::{Event, Stream};
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
-use crate::link::inherit::{InheritedAlarm, inherit};
-use crate::link::{Inherit, LinkAccess, Target, Trigger, TriggerCondition};
-use crate::process::deferred::{Deferred, DeferredQueue};
+use crate::link::inherit::InheritedAlarm;
+use crate::link::{Broken, Inherit, LinkAccess, Target, Trigger, TriggerCondition};
+use crate::menu;
+use crate::process::deferred::{Deferred, DeferredQueue, Waiter};
 use crate::process::post::Posts;
 use crate::process::put::PutOrigin;
 use crate::process::request_queue::{Request, RequestQueue};
-use crate::process::scan::{EVENT, IO_INTERRUPT, ScanPosition, Scans};
-use crate::process::step::{Broken, ProcessCause};
+use crate::process::scan::{ScanPosition, Scans};
+use crate::process::step::ProcessCause;
 use crate::process::timers::{Timer, Timers, delay};
-use crate::record::contract::{CHANGED, with};
+use crate::record::contract::{CHANGED, Record, number_of, with};
 use crate::scan_menu::ScanMenu;
-use crate::{Event, PutId, Stream};
 
 const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
@@ -63,15 +64,6 @@ impl Engine {
         let scan = if self.is_started { self.scans.deadline() } else { None };
         [self.resume_at, self.timers.next_due(), scan].into_iter().flatten().min()
     }
-}
-
-/// Receives the completion of all processing that it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    /// A client's put.
-    Put(PutId),
-    /// A record that wrote through a channel or has Async Soft Channel; the record chose the number.
-    Record { record: u32, number: u8 },
 }
 
 /// A processing step on an explicit stack, so that a long FLNK chain cannot overflow the thread's stack.
@@ -140,11 +132,7 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Locks a record briefly.
-    pub(crate) fn with<T>(
-        &mut self,
-        record: u32,
-        visit: impl FnOnce(&mut dyn crate::record::contract::Record, &mut Posts) -> T,
-    ) -> Option<T> {
+    pub(crate) fn with<T>(&mut self, record: u32, visit: impl FnOnce(&mut dyn Record, &mut Posts) -> T) -> Option<T> {
         let cell = self.core.cell(record)?;
         let mut posts = Posts { record, events: self.events, deferred: &mut self.engine.deferred };
         with(cell, |body| visit(body, &mut posts))
@@ -262,7 +250,7 @@ impl<'a> EngineCall<'a> {
 
     /// Processes the target of a PP link, inside the processing of `from`.
     fn process_target(&mut self, from: u32, to: u32) -> Result<(), Broken> {
-        let is_passive = self.with(to, |body, _| body.common().scan == 0);
+        let is_passive = self.with(to, |body, _| body.common().scan == menu::PASSIVE);
         if is_passive != Some(true) {
             return Ok(());
         }
@@ -347,7 +335,7 @@ impl<'a> EngineCall<'a> {
             return Err(Broken);
         }
         if let Some(alarm) = alarm {
-            self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
+            self.with(record, |body, _| body.common().inherit(modifiers.inherit, alarm));
         }
         Ok(Some(value))
     }
@@ -369,7 +357,7 @@ impl<'a> EngineCall<'a> {
                 let message = common.new_message.clone();
                 InheritedAlarm { status: common.new_status, severity: common.new_severity, message }
             });
-            self.with(to, |body, _| alarm.map(|alarm| inherit(body.common(), modifiers.inherit, alarm)));
+            self.with(to, |body, _| alarm.map(|alarm| body.common().inherit(modifiers.inherit, alarm)));
         }
         written.map_err(|_| Broken)?;
         if field == PROC {
@@ -412,7 +400,7 @@ impl<'a> EngineCall<'a> {
                 self.engine.deferred.scan_by_event(records);
             }
             Deferred::ByEvent { record } => {
-                if self.with(record, |body, _| body.common().scan) == Some(EVENT) {
+                if self.with(record, |body, _| body.common().scan) == Some(menu::EVENT) {
                     self.process(record);
                 }
             }
@@ -423,9 +411,9 @@ impl<'a> EngineCall<'a> {
             Deferred::Follow { record, when } => {
                 let is_wanted = self.with(record, |body, _| match when {
                     TriggerCondition::Always => true,
-                    TriggerCondition::IfPassive => body.common().scan == 0,
+                    TriggerCondition::IfPassive => body.common().scan == menu::PASSIVE,
                     TriggerCondition::IfInterrupt(field) => {
-                        body.common().scan == IO_INTERRUPT && body.is_interrupted_by(field)
+                        body.common().scan == menu::IO_INTERRUPT && body.is_interrupted_by(field)
                     }
                 });
                 if is_wanted == Some(true) {
@@ -483,7 +471,7 @@ impl<'a> EngineCall<'a> {
     fn release(&mut self, record: u32) {
         let again = self.with(record, |body, _| {
             let is_active = body.common().is_active != 0;
-            let (value, high) = (body.record_type().value, crate::record::contract::number_of(body, "HIGH"));
+            let (value, high) = (body.record_type().value, number_of(body, "HIGH"));
             let high_s = match high.and_then(|field| body.slot(field)).map(|slot| slot.value()) {
                 Some(Value::Scalar(Scalar::F64(seconds))) => seconds,
                 _ => 0.0,
@@ -503,31 +491,31 @@ impl<'a> EngineCall<'a> {
 
 /// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links can
 /// trigger it.
-pub(crate) fn make_passive_without_interrupts(body: &mut dyn crate::record::contract::Record) {
-    if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
-        body.common().scan = 0;
+pub(crate) fn make_passive_without_interrupts(body: &mut dyn Record) {
+    if body.common().scan == menu::IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
+        body.common().scan = menu::PASSIVE;
     }
 }
 
 /// Counts that an active record is processed again; beyond the limit the record goes into SCAN alarm.
-pub(crate) fn count_active(body: &mut dyn crate::record::contract::Record, posts: &mut Posts) {
+pub(crate) fn count_active(body: &mut dyn Record, posts: &mut Posts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
         return;
     }
     let count = common.lock_count;
     common.lock_count = count.wrapping_add(1);
-    if count < LOCK_COUNT_MAX || common.severity >= 3 {
+    if count < LOCK_COUNT_MAX || common.severity >= menu::INVALID {
         return;
     }
-    common.raise_saying(Status::SCAN, 3, "Async in progress".into());
+    common.raise_saying(Status::SCAN, menu::INVALID, "Async in progress".into());
     let mask = posts.alarms(body) | CHANGED;
     let value = body.record_type().value;
     posts.post(body, value, mask);
 }
 
 /// Sets the alarm of a disabled record: DISABLE, with the severity in DISS.
-pub(crate) fn set_disable_alarm(body: &mut dyn crate::record::contract::Record, posts: &mut Posts) {
+pub(crate) fn set_disable_alarm(body: &mut dyn Record, posts: &mut Posts) {
     let common = body.common();
     common.reprocess = 0;
     common.put_process = 0;
@@ -536,8 +524,8 @@ pub(crate) fn set_disable_alarm(body: &mut dyn crate::record::contract::Record, 
     }
     common.severity = common.disable_severity;
     common.status = Status::DISABLE.0;
-    common.new_severity = 0;
-    common.new_status = 0;
+    common.new_severity = menu::NO_ALARM;
+    common.new_status = Status::NO_ALARM.0;
     posts.post(body, STAT, EventMask::VALUE);
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;

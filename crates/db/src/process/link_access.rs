@@ -2,12 +2,12 @@
 
 use fodo_data::{Kind, Scalar, Status, Value};
 
+use crate::filter::FilterChain;
 use crate::link::external::digits;
 use crate::link::json_link::LinkAlarm;
-use crate::link::{LinkAccess, LinkExtra, Target};
+use crate::link::{Broken, LinkAccess, LinkExtra, Target};
 use crate::process::engine::EngineCall;
-use crate::process::step::Broken;
-use crate::{FieldRef, filter::FilterChain};
+use crate::reference::FieldRef;
 
 impl EngineCall<'_> {
     /// As [`EngineCall::fetch`], for every kind of link.

@@ -2,6 +2,7 @@
 
 pub(crate) mod deferred;
 pub(crate) mod engine;
+pub(crate) mod external;
 pub(crate) mod link_access;
 pub(crate) mod post;
 pub(crate) mod put;

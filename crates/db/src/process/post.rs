@@ -3,16 +3,13 @@
 use fodo_data::{EventMask, Reading, Value};
 
 use crate::common::{Common, Follower};
+use crate::event::Event;
 use crate::filter::FilterContext;
+use crate::menu::INVALID;
 use crate::process::deferred::DeferredQueue;
 use crate::record::contract::Record;
+use crate::reference::{FieldRef, LONG_STRING, RTYP};
 use crate::site::DefaultSite;
-use crate::{Event, FieldRef};
-
-/// The bit of a field number that selects the long string form (`FIELD$`).
-pub(crate) const LONG_STRING: u16 = 1 << 15;
-/// The number of the pseudo field RTYP.
-pub(crate) const RTYP: u16 = LONG_STRING - 1;
 
 const SEVR: u16 = Common::at("SEVR");
 const STAT: u16 = Common::at("STAT");
@@ -74,7 +71,7 @@ impl Posts<'_> {
             mask = EventMask::ALARM;
         }
         let status = std::mem::take(&mut common.new_status);
-        let severity = std::mem::take(&mut common.new_severity).min(3);
+        let severity = std::mem::take(&mut common.new_severity).min(INVALID);
         let is_severity_new = std::mem::replace(&mut common.severity, severity) != severity;
         let is_status_new = std::mem::replace(&mut common.status, status) != status;
         if is_severity_new {

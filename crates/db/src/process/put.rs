@@ -3,15 +3,18 @@
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
-use crate::link::{LinkKind, ParsedLink, Target, parse};
+use crate::device::Device;
+use crate::error::PutError;
+use crate::event::Event;
+use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot, fitting_text};
+use crate::link::{ParsedLink, Target, parse};
+use crate::menu;
 use crate::process::engine::EngineCall;
-use crate::process::post::{LONG_STRING, Posts, RTYP, prime_filters};
+use crate::process::post::{Posts, prime_filters};
 use crate::process::scan::Scans;
 use crate::process::step::ProcessCause;
 use crate::record::contract::{CHANGED, Record, number_of, with};
-use crate::record::device::Device;
-use crate::{Event, FieldRef, PutError};
+use crate::reference::{FieldRef, LONG_STRING, RTYP};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -89,7 +92,7 @@ impl EngineCall<'_> {
             let is_value = field == cell.record_type().value;
             self.with(record, |body, _| {
                 let common = body.common();
-                common.raise(Status::LINK, 3);
+                common.raise(Status::LINK, menu::INVALID);
                 // As in Base, every put to VAL clears UDF.
                 common.undefined *= u8::from(!is_value);
             });
@@ -145,7 +148,7 @@ impl EngineCall<'_> {
             None => Text::EMPTY,
         };
         let text = text.to_str();
-        let link_kind = link_kind(row);
+        let link_kind = row.link_kind();
         let parsed = parse(&text, link_kind);
         if parsed == ParsedLink::HardwareAddress {
             return Err(PutError::Rejected("no device support accepts this address"));
@@ -209,7 +212,7 @@ impl EngineCall<'_> {
             }
             let is_enough = severity.is_some_and(|severity| severity.code() >= body.common().acknowledge_severity);
             if is_enough {
-                body.common().acknowledge_severity = 0;
+                body.common().acknowledge_severity = menu::NO_ALARM;
                 posts.post(body, ACKS, mask);
                 posts.post_all(body, EventMask::ALARM);
             }
@@ -264,24 +267,13 @@ fn post_change(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &Field
     body.common().scan
 }
 
-/// The kind of a link field.
-pub(crate) fn link_kind(row: &FieldInfo) -> LinkKind {
-    match row.dbf {
-        Dbf::OutLink if row.has(PLAIN) => LinkKind::PlainOut,
-        Dbf::InLink if row.has(PLAIN) => LinkKind::PlainIn,
-        Dbf::OutLink => LinkKind::Out,
-        Dbf::FwdLink => LinkKind::Forward,
-        _ => LinkKind::In,
-    }
-}
-
 /// Saves SIMM in OLDSIMM before a put to SIMM, if SSCN is set: the change decides whether SCAN changes.
 fn save_simulation_mode(body: &mut dyn Record) {
     let number = |body: &mut dyn Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())
     };
-    let is_scan_set = number(body, "SSCN") != Some(Scalar::Enum(u16::MAX));
+    let is_scan_set = number(body, "SSCN") != Some(Scalar::Enum(menu::NO_SCAN));
     if let (true, Some(mode)) = (is_scan_set, number(body, "SIMM"))
         && let Some(mut slot) = number_of(body, "OLDSIMM").and_then(|field| body.slot(field))
     {
@@ -302,7 +294,7 @@ fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Resu
     let scalar = match scalar {
         Scalar::Text(text) => {
             let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
-            Scalar::Text(crate::record::fitting_text(&text, size))
+            Scalar::Text(fitting_text(&text, size))
         }
         scalar => scalar,
     };

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 
 use fodo_data::Value;
 
-use crate::process::deferred::Deferred;
-use crate::process::engine::{EngineCall, Waiter};
-use crate::process::post::LONG_STRING;
-use crate::{Event, PutError};
+use crate::error::PutError;
+use crate::event::Event;
+use crate::process::deferred::{Deferred, Waiter};
+use crate::process::engine::EngineCall;
+use crate::reference::LONG_STRING;
 
 /// The requests that wait for one record, in the order of arrival.
 #[derive(Debug, Default)]

@@ -9,12 +9,8 @@ use std::time::{Duration, Instant};
 use fodo_data::{Text, number_at_start};
 
 use crate::common::Common;
+use crate::menu::EVENT;
 use crate::scan_menu::ScanMenu;
-
-/// The index of SCAN's choice "Event".
-pub(crate) const EVENT: u16 = 1;
-/// The index of SCAN's choice "I/O Intr".
-pub(crate) const IO_INTERRUPT: u16 = 2;
 
 /// The counters of one scan period since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]

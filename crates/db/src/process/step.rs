@@ -9,16 +9,17 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
+use crate::event::{Event, Stream};
+pub(crate) use crate::link::Broken;
 use crate::link::external::ExternalPv;
 use crate::link::{Link, LinkAccess, Target, Trigger};
 use crate::menu;
-use crate::process::deferred::Deferred;
-use crate::process::engine::{EngineCall, Task, Waiter, count_active, set_disable_alarm};
+use crate::process::deferred::{Deferred, Waiter};
+use crate::process::engine::{EngineCall, Task, count_active, set_disable_alarm};
 use crate::process::post::Posts;
 use crate::process::timers::Timer;
 use crate::record::contract::{Record, lock};
 use crate::site::Site;
-use crate::{Event, Stream};
 
 /// How the processing of a record ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +56,6 @@ pub(crate) enum ProcessCause {
     Completion,
 }
 
-/// A link that could not be read or written. The alarm is already raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
-
 /// The processing of one record.
 pub(crate) struct Step<'t, 'a, R> {
     call: &'t mut EngineCall<'a>,
@@ -82,7 +79,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             ProcessCause::Put { always } => self.may_start_for_put(always) && self.begin(),
             ProcessCause::Forward { put_process } => {
                 let common = self.lock().common();
-                let is_passive = common.scan == 0;
+                let is_passive = common.scan == menu::PASSIVE;
                 if is_passive {
                     common.prepare_target(put_process);
                 }
@@ -105,7 +102,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         let record = self.record;
         let common = self.lock().common();
         common.has_failed = false;
-        if !always && common.scan != 0 {
+        if !always && common.scan != menu::PASSIVE {
             return false;
         }
         if common.is_active != 0 {
@@ -357,7 +354,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Raises the alarm of a broken link.
     pub(crate) fn blame(&mut self, name: &'static str) {
-        self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
+        self.lock().common().raise_saying(Status::LINK, menu::INVALID, format!("field {name}").into());
     }
 
     /// Sets the record's time stamp according to TSE and TSEL. `simulated`: SIOL, while SIMM is on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
 
-use crate::field::FieldInfo;
+use crate::field::{FieldInfo, TEXT_BYTES};
 use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
 use crate::process::post::Posts;
@@ -248,9 +248,6 @@ pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
         posts.post(record, value, mask);
     }
 }
-
-/// The size of a text element in Base.
-pub(crate) const TEXT_BYTES: usize = 40;
 
 /// The HASH of an array: a hash of its memory.
 ///

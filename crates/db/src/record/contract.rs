@@ -10,8 +10,9 @@ use crate::common::Common;
 use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
-use crate::process::post::{LONG_STRING, Posts, reading};
+use crate::process::post::{Posts, reading};
 use crate::process::step::{Outcome, ProcessCause, Step};
+use crate::reference::LONG_STRING;
 use crate::routine::Routines;
 
 /// What all records of a type share.

@@ -2,6 +2,7 @@
 
 use fodo_data::{EventMask, Kind, Scalar, Text, Value};
 
+pub(crate) use crate::field::fitting_text as fitting;
 use crate::link::{Constant, Link};
 use crate::menu::ALWAYS;
 use crate::process::post::Posts;
@@ -12,14 +13,6 @@ use crate::record::{CHANGED, Record, is_changed};
 const LINK_TEXT_BYTES_MAX: usize = 39;
 /// The minimum of SIZV, as in Base.
 pub(crate) const SIZE_MIN: u16 = 16;
-
-/// The text, truncated so that it fits into `size` bytes with its NUL.
-pub(crate) fn fitting(text: &Text, size: usize) -> Text {
-    match text.as_bytes().get(..size.saturating_sub(1)) {
-        Some(start) if start.len() < text.len() => Text::from_bytes(start),
-        _ => text.clone(),
-    }
-}
 
 /// The text, truncated to the 39 bytes of an EPICS string.
 pub(crate) fn cut(text: Text) -> Text {

@@ -62,4 +62,3 @@ pub(crate) use contract::{
     CHANGED, Cell, Fields, Record, RecordType, changes, index_in, is_changed, lock, post_value, raise_undefined,
     record_type,
 };
-pub(crate) use long_text::fitting as fitting_text;

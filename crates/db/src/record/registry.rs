@@ -51,7 +51,24 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &state::TYPE,
 ];
 
+/// The names of all record types, the most common ones first.
+pub fn record_types() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().map(|kind| kind.name)
+}
+
 /// Finds a record type by its name.
 pub(crate) fn find(name: &str) -> Option<&'static RecordType> {
     TYPES.iter().find(|kind| kind.name == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TYPES;
+
+    #[test]
+    fn the_first_device_of_every_type_is_soft_channel() {
+        for record_type in TYPES {
+            assert!(matches!(record_type.devices, [] | ["Soft Channel", ..]), "{record_type:?}");
+        }
+    }
 }

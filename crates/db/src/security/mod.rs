@@ -10,6 +10,7 @@ mod show;
 use std::collections::{HashMap, HashSet};
 
 use crate::calc::{N_ARGS, Program};
+use crate::reference::AccessLevel;
 
 pub use show::AccessSection;
 
@@ -32,15 +33,6 @@ pub struct AccessDecision {
     pub access: Access,
     /// Whether puts are logged (TRAPWRITE of the rule that decides).
     pub is_logged: bool,
-}
-
-/// The security level of a field, defined by its record type. A rule applies to fields of its own level and below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AccessLevel {
-    /// Fields for normal operation, such as VAL.
-    Asl0,
-    /// The others.
-    Asl1,
 }
 
 /// Identifies an input (INPA to INPU) of a [`Security`].
