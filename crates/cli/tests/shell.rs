@@ -236,8 +236,8 @@ fn softioc_flags_are_understood() {
     );
     assert!(out.ends_with("\nx:twice\n"), "{out}");
     let missing =
-        "\"softIoc.dbd\" cannot be read (No such file or directory (os error 2)); if it has scan rates of the site, ";
-    assert_eq!(text(&output.stderr), format!("{missing}they are missing\n{COMPLETE}"));
+        "\"softIoc.dbd\" cannot be read (No such file or directory (os error 2)); scan rates ";
+    assert_eq!(text(&output.stderr), format!("{missing}that it defines are missing\n{COMPLETE}"));
 }
 
 #[test]

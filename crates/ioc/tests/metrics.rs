@@ -131,6 +131,6 @@ fn errors_of_the_start_say_what_cannot_be_had() {
     let text = metrics.to_string();
     assert!(text.starts_with(&format!("metrics cannot be served on {address}: ")), "{text}");
     assert!(missing.to_string().starts_with("no.db: cannot be read: "), "{missing}");
-    assert!(receivers.to_string().contains("UDP 7: address in use"), "{receivers}");
+    assert!(receivers.to_string().contains("UDP port 7: address in use"), "{receivers}");
     assert!(IocError::System(gone).to_string().contains("out of memory"));
 }

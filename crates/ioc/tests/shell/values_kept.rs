@@ -230,9 +230,9 @@ fn settings_that_are_wrong_are_reported() {
 > set_requestfile_path
 ! a folder is missing; usage: set_requestfile_path("folder", "folder")
 > set_requestfile_path "" nowhere
-! there is not a folder "FOLDER/nowhere"
+! there is no folder "FOLDER/nowhere"
 > set_savefile_path nowhere
-! there is not a folder "FOLDER/nowhere/": nothing can be saved until it exists
+! there is no folder "FOLDER/nowhere/": nothing can be saved until it exists
 > create_periodic_set s.req 5 P
 ! "P" is not a macro definition: expected NAME=value
 > create_manual_set s.req "P=x:,SAVEPATHPV=x:p"

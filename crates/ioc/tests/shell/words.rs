@@ -146,7 +146,7 @@ FOLDER
 > pwd
 FOLDER/below
 > cd nowhere
-! "nowhere" is not a folder to go to: No such file or directory (os error 2)
+! cannot change to the folder "nowhere": No such file or directory (os error 2)
 > cd ../plain
 ! "../plain" is not a folder
 > pwd
