@@ -25,11 +25,13 @@ impl FodoClient {
     /// A client that finds only this server, by `way`.
     pub fn new(server: SocketAddr, way: SearchMethod) -> FodoClient {
         let config = match way {
-            SearchMethod::Unicast => ClientConfig::at(vec![server]),
-            SearchMethod::Broadcast => ClientConfig::at(vec![(place::LOOPBACK_BROADCAST, server.port()).into()]),
+            SearchMethod::Unicast => ClientConfig::with_addresses(vec![server]),
+            SearchMethod::Broadcast => {
+                ClientConfig::with_addresses(vec![(place::LOOPBACK_BROADCAST, server.port()).into()])
+            }
             SearchMethod::NameServer => ClientConfig {
                 name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
-                ..ClientConfig::at(Vec::new())
+                ..ClientConfig::with_addresses(Vec::new())
             },
         };
         let config = ClientConfig { payload_bytes_max: 64 << 20, ..config };

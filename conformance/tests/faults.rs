@@ -38,7 +38,7 @@ fn ioc(n_descriptors: u32) -> (Process, SocketAddr) {
 }
 
 fn channel(server: SocketAddr, pv: &str) -> Channel {
-    let config = ClientConfig { echo_after: Duration::from_millis(300), ..ClientConfig::at(vec![server]) };
+    let config = ClientConfig { echo_after: Duration::from_millis(300), ..ClientConfig::with_addresses(vec![server]) };
     Context::new(config).channel(pv).unwrap()
 }
 

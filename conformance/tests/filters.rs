@@ -183,7 +183,7 @@ fn what_softioc_refuses_is_refused() {
     let sides = Side::pair("filters.db");
 
     for side in &sides {
-        let context = Context::new(ClientConfig::at(vec![side.server]));
+        let context = Context::new(ClientConfig::with_addresses(vec![side.server]));
         let refused: Vec<_> =
             REFUSED.iter().map(|name| context.channel(&side.pv(name)).unwrap().start_connect()).collect();
         // A rejected channel is searched again; all channels have been answered by then.

@@ -23,7 +23,7 @@ struct End {
 
 impl End {
     fn new(server: Server) -> End {
-        let client = Context::new(ClientConfig::at(vec![server.address()]));
+        let client = Context::new(ClientConfig::with_addresses(vec![server.address()]));
         End { server, client }
     }
 
@@ -311,7 +311,7 @@ fn an_ioc_whose_links_lead_nowhere_serves_all_the_same() {
     let mut near = Process::start("fodo ioc", &mut command).unwrap();
     near.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
 
-    let client = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
+    let client = Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
     client.channel("n:ms.PROC").unwrap().put_timeout(1, PATIENCE).unwrap();
 
     let alarm = client.channel("n:ms").unwrap().get_timeout(PATIENCE).unwrap().alarm;

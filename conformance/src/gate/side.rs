@@ -61,7 +61,7 @@ struct Watched {
 impl ServerSide {
     /// Connects to a running server.
     pub fn new(server: Server) -> Result<ServerSide, TestFailure> {
-        let context = Context::new(ClientConfig::at(vec![server.address()]));
+        let context = Context::new(ClientConfig::with_addresses(vec![server.address()]));
         let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
         fence.connect_timeout(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
         let fence_events = fence.monitor(MonitorOptions::default());

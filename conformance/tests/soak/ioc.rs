@@ -79,7 +79,7 @@ impl Ioc {
 
     /// A client of this IOC.
     pub fn context(&self) -> Context {
-        let most = ClientConfig::at(vec![self.server]);
+        let most = ClientConfig::with_addresses(vec![self.server]);
         Context::new(ClientConfig { payload_bytes_max: 1 << 30, ..most })
     }
 

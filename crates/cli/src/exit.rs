@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::process::ExitCode;
 
-use fodo_net::config::{self, Side};
+use fodo_net::config::{self, VariableUser};
 use fodo_net::{Error, ErrorKind, Refusal};
 
 /// The exit code. The numbers are documented in every `--help` and never change.
@@ -90,7 +90,7 @@ Exit codes:
 
 /// The section of `--help` on the environment, for client commands.
 pub fn client_environment() -> String {
-    let variables = config::help(|side| side != Side::Server);
+    let variables = config::help(|side| side != VariableUser::Server);
     format!("Environment, with defaults in parentheses (fodo config shows values in effect):\n{variables}\n{TERMINAL}")
 }
 

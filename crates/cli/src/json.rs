@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fodo_data::Limits;
-use fodo_net::{Error, Facts, Kind, Meta, Reading, Scalar, Value};
+use fodo_net::{ChannelFacts, Error, Kind, Meta, Reading, Scalar, Value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::client::kind_name;
@@ -129,7 +129,7 @@ pub fn failure_with_message(pv: &str, exit: Exit, message: &str) -> Map<String, 
 }
 
 /// The object for the properties of a channel.
-pub fn facts(pv: &str, facts: &Facts, record_type: Option<&str>) -> Map<String, Json> {
+pub fn facts(pv: &str, facts: &ChannelFacts, record_type: Option<&str>) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
     object.insert("server".into(), facts.server.to_string().into());
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn what_a_server_says_of_a_pv_has_its_keys() {
         let server = "10.0.0.1:5064".parse().unwrap();
-        let said = Facts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
+        let said = ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
 
         assert_eq!(
             line(facts("x", &said, Some("ai"))),

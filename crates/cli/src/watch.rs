@@ -9,7 +9,8 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 
 use fodo_net::{
-    Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Notice, Operation,
+    Channel, ChannelFacts, Context, Error, Kind, Monitor, MonitorCounts, MonitorEvent, MonitorOptions, Notice,
+    Operation,
 };
 
 use crate::limit;
@@ -38,7 +39,7 @@ type ToLookAt = Arc<Mutex<Vec<usize>>>;
 /// Monitored PVs. The request depends on the kind of a PV, so a subscription starts when its channel is active, and is
 /// replaced when the PV reconnects with another kind.
 pub struct PvMonitors<'a> {
-    ask: Box<dyn Fn(&Facts) -> MonitorOptions + 'a>,
+    ask: Box<dyn Fn(&ChannelFacts) -> MonitorOptions + 'a>,
     pvs: Vec<MonitoredPv>,
     to_look_at: ToLookAt,
     failure: Option<Error>,
@@ -49,11 +50,11 @@ pub struct PvMonitors<'a> {
 
 struct MonitoredPv {
     channel: Channel,
-    connecting: Option<Operation<Facts>>,
+    connecting: Option<Operation<ChannelFacts>>,
     monitor: Option<Monitor>,
     kind: Option<Kind>,
     /// Counts of subscriptions that have ended.
-    past: Counts,
+    past: MonitorCounts,
 }
 
 impl<'a> PvMonitors<'a> {
@@ -61,7 +62,7 @@ impl<'a> PvMonitors<'a> {
     pub fn start(
         names: &[String],
         text: impl Fn(&Notice) -> Option<String> + Send + 'static,
-        ask: impl Fn(&Facts) -> MonitorOptions + 'a,
+        ask: impl Fn(&ChannelFacts) -> MonitorOptions + 'a,
     ) -> Result<PvMonitors<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         crate::notices::print(&context, text).map_err(|error| error.to_string())?;
@@ -78,7 +79,13 @@ impl<'a> PvMonitors<'a> {
         for name in names {
             let channel = context.channel(name).map_err(|error| crate::exit::explain(&error))?;
             let connecting = Some(channel.start_connect());
-            watch.pvs.push(MonitoredPv { channel, connecting, monitor: None, kind: None, past: Counts::default() });
+            watch.pvs.push(MonitoredPv {
+                channel,
+                connecting,
+                monitor: None,
+                kind: None,
+                past: MonitorCounts::default(),
+            });
         }
         for pv in 0..watch.pvs.len() {
             watch.look(pv);
@@ -134,9 +141,9 @@ impl<'a> PvMonitors<'a> {
     }
 
     /// The update counts of a PV.
-    pub fn counts(&self, pv: usize) -> Counts {
-        self.pvs.get(pv).map_or_else(Counts::default, |watched| {
-            let running = watched.monitor.as_ref().map_or_else(Counts::default, Monitor::counts);
+    pub fn counts(&self, pv: usize) -> MonitorCounts {
+        self.pvs.get(pv).map_or_else(MonitorCounts::default, |watched| {
+            let running = watched.monitor.as_ref().map_or_else(MonitorCounts::default, Monitor::counts);
             sum(watched.past, running)
         })
     }
@@ -147,7 +154,8 @@ impl<'a> PvMonitors<'a> {
         let Some(connecting) = &mut watched.connecting else { return };
         let waker =
             Waker::from(Arc::new(CheckWaker { pv, list: self.to_look_at.clone(), sender: self.sender.clone() }));
-        let connected: Poll<Result<Facts, Error>> = Pin::new(connecting).poll(&mut TaskContext::from_waker(&waker));
+        let connected: Poll<Result<ChannelFacts, Error>> =
+            Pin::new(connecting).poll(&mut TaskContext::from_waker(&waker));
         match connected {
             Poll::Pending => {}
             Poll::Ready(Ok(facts)) => {
@@ -162,7 +170,7 @@ impl<'a> PvMonitors<'a> {
         }
     }
 
-    fn subscribe(&mut self, pv: usize, facts: &Facts) {
+    fn subscribe(&mut self, pv: usize, facts: &ChannelFacts) {
         let options = (self.ask)(facts);
         let sender = self.sender.clone();
         let Some(watched) = self.pvs.get_mut(pv) else { return };
@@ -181,7 +189,7 @@ impl<'a> PvMonitors<'a> {
     }
 
     /// Subscribes again if a PV has reconnected with another kind.
-    fn ask_again(&mut self, pv: usize, facts: Facts) {
+    fn ask_again(&mut self, pv: usize, facts: ChannelFacts) {
         let has_changed = self.pvs.get(pv).is_some_and(|watched| watched.kind.is_some_and(|kind| kind != facts.kind));
         if has_changed {
             self.subscribe(pv, &facts);
@@ -203,8 +211,8 @@ impl Wake for CheckWaker {
     }
 }
 
-fn sum(one: Counts, other: Counts) -> Counts {
-    Counts {
+fn sum(one: MonitorCounts, other: MonitorCounts) -> MonitorCounts {
+    MonitorCounts {
         received: one.received + other.received,
         merged: one.merged + other.merged,
         delivered: one.delivered + other.delivered,
@@ -220,10 +228,10 @@ mod tests {
     #[test]
     fn counts_of_two_subscriptions_add_up_and_the_longest_gap_stays() {
         let gap = Duration::from_secs;
-        let one = Counts { received: 1, merged: 2, delivered: 3, longest_gap: gap(9), n_disconnected: 4 };
-        let other = Counts { received: 10, merged: 20, delivered: 30, longest_gap: gap(5), n_disconnected: 40 };
+        let one = MonitorCounts { received: 1, merged: 2, delivered: 3, longest_gap: gap(9), n_disconnected: 4 };
+        let other = MonitorCounts { received: 10, merged: 20, delivered: 30, longest_gap: gap(5), n_disconnected: 40 };
 
-        let both = Counts { received: 11, merged: 22, delivered: 33, longest_gap: gap(9), n_disconnected: 44 };
+        let both = MonitorCounts { received: 11, merged: 22, delivered: 33, longest_gap: gap(9), n_disconnected: 44 };
         assert_eq!(sum(one, other), both);
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Context as TaskContext, Wake, Waker};
 
 use fodo_data::{EventMask, Value};
 use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
-use fodo_net::client::Facts;
+use fodo_net::client::ChannelFacts;
 use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
 
 use crate::limit;
@@ -391,8 +391,8 @@ fn to_link_event(event: MonitorEvent) -> Option<ExternalPvEvent> {
     })
 }
 
-fn outside(facts: &Facts) -> ExternalPvFacts {
-    let Facts { kind, count_max, may_read, may_write, .. } = *facts;
+fn outside(facts: &ChannelFacts) -> ExternalPvFacts {
+    let ChannelFacts { kind, count_max, may_read, may_write, .. } = *facts;
     ExternalPvFacts { kind, count_max, may_read, may_write }
 }
 

@@ -60,7 +60,7 @@ impl Folder {
         };
         let running = self.load().guarded(policy).unwrap().serve(config).unwrap();
         let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
-        (running, Context::new(ClientConfig::at(vec![place])))
+        (running, Context::new(ClientConfig::with_addresses(vec![place])))
     }
 }
 
@@ -202,7 +202,7 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
     let _goes_on = first.start_put(1.0);
     first.get_timeout(PATIENCE).unwrap();
     let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
-    let other = Context::new(ClientConfig::at(vec![place]));
+    let other = Context::new(ClientConfig::with_addresses(vec![place]));
     let second = channel(&other, "endless.A");
     let _waits = second.start_put(2.0);
     second.get_timeout(PATIENCE).unwrap();

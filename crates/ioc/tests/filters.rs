@@ -48,7 +48,7 @@ fn ioc() -> (RunningIoc, States, Lines) {
 
 fn client(ioc: &RunningIoc) -> Context {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    Context::new(ClientConfig::at(vec![server]))
+    Context::new(ClientConfig::with_addresses(vec![server]))
 }
 
 fn value(channel: &Channel) -> Value {

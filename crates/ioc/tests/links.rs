@@ -46,7 +46,7 @@ fn config(port: u16) -> ServerConfig {
 
 fn at(ports: &[u16]) -> ClientConfig {
     let places = ports.iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
-    ClientConfig { search_period_max: Duration::from_millis(200), ..ClientConfig::at(places.collect()) }
+    ClientConfig { search_period_max: Duration::from_millis(200), ..ClientConfig::with_addresses(places.collect()) }
 }
 
 /// A free port for searches that an IOC can use repeatedly.

@@ -32,7 +32,7 @@ fn endless_loops_keep_no_client_waiting_and_no_stop() {
     };
     let ioc = Ioc::load(&[(file, String::new())]).unwrap().serve(config).unwrap();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::at(vec![server]));
+    let context = Context::new(ClientConfig::with_addresses(vec![server]));
     let put = |name: &str, value: f64| context.channel(name).unwrap().put_timeout(value, PATIENCE).unwrap();
     put("pulse.HIGH", 1e-12);
     put("pulse.PROC", 1.0);

@@ -66,7 +66,7 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
     let left_out = Arc::new(AtomicU64::new(3));
     let ioc = load().metered(loopback, Some(left_out)).unwrap().serve(config()).unwrap();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::at(vec![server]));
+    let context = Context::new(ClientConfig::with_addresses(vec![server]));
     let channels = ["m:gap", "m:fast"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
     monitors.iter().for_each(next_update);

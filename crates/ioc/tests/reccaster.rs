@@ -190,7 +190,7 @@ fn a_receiver_that_takes_nothing_holds_up_neither_records_nor_clients_nor_the_en
     let mut meeting = receiver.meet();
     meeting.greet();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::at(vec![server]));
+    let context = Context::new(ClientConfig::with_addresses(vec![server]));
 
     let last = context.channel("m:19999").unwrap();
     last.put_timeout(Value::from(7.0), PATIENCE).unwrap();

@@ -35,7 +35,7 @@ fn ioc(name: &str) -> (RunningIoc, Context) {
     };
     let ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    (ioc, Context::new(ClientConfig::at(vec![server])))
+    (ioc, Context::new(ClientConfig::with_addresses(vec![server])))
 }
 
 fn value(context: &Context, name: &str) -> Value {

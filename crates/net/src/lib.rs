@@ -20,7 +20,7 @@
 //!
 //! ```
 //! # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
-//! # let config = fodo_net::ClientConfig::at(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+//! # let config = fodo_net::ClientConfig::with_addresses(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
 //! use fodo_net::{Context, Detail, Request};
 //!
 //! let context = Context::new(config); // or Context::from_env()?
@@ -163,8 +163,9 @@ mod sync;
 mod timers;
 
 pub use client::{
-    Channel, ChannelState, Context, Counts, Detail, Error, ErrorKind, Executor, Facts, Job, Monitor, MonitorEvent,
-    MonitorIter, MonitorOptions, Notice, Operation, Output, Priority, Refusal, Request, WhenFull, WrongReply, many,
+    CallbackJob, Channel, ChannelFacts, ChannelState, Context, Detail, Error, ErrorKind, Executor, Monitor,
+    MonitorCounts, MonitorEvent, MonitorIter, MonitorOptions, Notice, Operation, Output, Priority, Refusal, Request,
+    WhenFull, WrongReply, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
 pub use fodo_ca::Rights;

@@ -11,7 +11,7 @@ pub const RECEIVE_BYTES: usize = 256 * 1024;
 pub const BACKLOG: i32 = 4096;
 
 /// Bytes that are decoded before their events are handled: the events of a piece of small messages stay in the caches.
-pub const PIECE_BYTES: usize = 16 * 1024;
+pub const DECODE_PIECE_BYTES: usize = 16 * 1024;
 
 /// Bytes that one client circuit may read before the others of its reactor have their turn.
 pub const TURN_BYTES: usize = 4 * 1024 * 1024;
@@ -22,7 +22,7 @@ pub const SERVER_TURN_BYTES: usize = 512 * 1024;
 
 /// How long a circuit that a blocking call has driven stays away from the reactor: long enough for the next call of a
 /// loop, short enough that a waiting update is not noticed.
-pub const LEASE: Duration = Duration::from_millis(2);
+pub const READER_LEASE: Duration = Duration::from_millis(2);
 
 /// How long a TCP connection may take to open before the name is searched for again.
 pub const CONNECT: Duration = Duration::from_secs(5);
@@ -126,7 +126,7 @@ pub const UNUSED_CLIENT: Duration = Duration::from_secs(600);
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a diagnosis waits for a host to report that no program listens: a round trip of a large network.
-pub const KNOCK: Duration = Duration::from_millis(100);
+pub const PROBE_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a diagnosis waits for further servers after the first claim. They answer the same datagram, so they are
 /// late only by the difference of their loads.
@@ -292,8 +292,8 @@ mod tests {
     fn limits_have_room_for_what_their_reasons_name() {
         let search_bytes = 40;
         for (what, limit, least) in [
-            ("several pieces in a read", RECEIVE_BYTES, 4 * PIECE_BYTES),
-            ("some hundred small messages in a piece", PIECE_BYTES, 500 * 24),
+            ("several pieces in a read", RECEIVE_BYTES, 4 * DECODE_PIECE_BYTES),
+            ("some hundred small messages in a piece", DECODE_PIECE_BYTES, 500 * 24),
             ("several reads in a turn", TURN_BYTES, 4 * RECEIVE_BYTES),
             ("many bursts of puts before the next one waits", REQUEST_BYTES, 16 * BURST_BYTES),
             ("some two hundred puts of 40 bytes", BURST_BYTES, 200 * 40),

@@ -11,7 +11,7 @@ use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
-use crate::client::{Driven, Reactor, Turn};
+use crate::client::{EventHandler, NextCall, Reactor};
 use crate::sync::lock;
 use crate::{limit, socket};
 
@@ -45,7 +45,7 @@ impl Repeater {
         let port = socket.local_addr()?.port();
         let state = State { machine: Machine::new(port), token: None, datagrams: Vec::new() };
         let shared = Arc::new(Shared { socket, reactor: reactor.clone(), state: Mutex::new(state) });
-        let driven: Weak<dyn Driven> = Arc::downgrade(&shared) as Weak<dyn Driven>;
+        let driven: Weak<dyn EventHandler> = Arc::downgrade(&shared) as Weak<dyn EventHandler>;
         let token = reactor.add(driven);
         lock(&shared.state).token = Some(token);
         reactor.registry().register(&mut SourceFd(&shared.socket.as_raw_fd()), token, Interest::READABLE)?;
@@ -69,15 +69,15 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Driven for Shared {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
+impl EventHandler for Shared {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
         let State { machine, datagrams, .. } = &mut *state;
         let mut buffer = [0; 2048];
         for _ in 0..limit::TURN_DATAGRAMS {
             let (n, from) = match self.socket.recv_from(&mut buffer) {
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Ready,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return NextCall::OnReady,
                 // An ICMP error about a client that has disconnected; other datagrams wait.
                 Err(_) => continue,
             };
@@ -90,7 +90,7 @@ impl Driven for Shared {
                 }
             }
         }
-        Turn::Again
+        NextCall::Soon
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fodo_ca::search::Responder;
 use fodo_data::Now;
-use fodo_net::client::diagnosis::{Asked, Diagnosis, Found, Way};
+use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ClientConfig, Host};
 
 use served::{Cell, Table};
@@ -50,8 +50,8 @@ impl Claimer {
     }
 
     fn diagnosis(&self) -> Diagnosis {
-        let config = ClientConfig::at(vec![self.address]);
-        Diagnosis::of("x:y", &config, PATIENCE).unwrap()
+        let config = ClientConfig::with_addresses(vec![self.address]);
+        Diagnosis::run("x:y", &config, PATIENCE).unwrap()
     }
 }
 
@@ -72,13 +72,13 @@ fn an_address_where_nobody_listens_is_told_from_one_that_is_silent() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let search_addresses = vec![silent.local_addr().unwrap(), gone];
-    let config = ClientConfig::at(search_addresses);
+    let config = ClientConfig::with_addresses(search_addresses);
 
-    let diagnosis = Diagnosis::of("x:y", &config, PATIENCE).unwrap();
+    let diagnosis = Diagnosis::run("x:y", &config, PATIENCE).unwrap();
 
     assert_eq!(
-        diagnosis.searched.iter().map(|one| &one.outcome).collect::<Vec<_>>(),
-        [&Asked::Sent, &Asked::NobodyListens]
+        diagnosis.searched.iter().map(|one| &one.result).collect::<Vec<_>>(),
+        [&SearchResult::Sent, &SearchResult::PortClosed]
     );
     assert_eq!(diagnosis.claims, []);
     assert!(diagnosis.waited >= PATIENCE);
@@ -91,8 +91,8 @@ fn a_server_that_claims_but_takes_no_connection_is_told() {
 
     let diagnosis = Claimer::of(&[port]).diagnosis();
 
-    let found = &diagnosis.claims.first().unwrap().found;
-    assert!(matches!(found, Found::NotConnected { is_refused: true, .. }), "{found:?}");
+    let found = &diagnosis.claims.first().unwrap().result;
+    assert!(matches!(found, ClaimResult::NotConnected { is_refused: true, .. }), "{found:?}");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_told() {
 
     let diagnosis = Claimer::of(&[port]).diagnosis();
 
-    let found = &diagnosis.claims.first().unwrap().found;
-    assert!(matches!(found, Found::Silent { after } if *after >= PATIENCE), "{found:?}");
+    let found = &diagnosis.claims.first().unwrap().result;
+    assert!(matches!(found, ClaimResult::Silent { after } if *after >= PATIENCE), "{found:?}");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn a_server_that_closes_the_connection_is_told() {
 
     let diagnosis = Claimer::of(&[port]).diagnosis();
 
-    let found = &diagnosis.claims.first().unwrap().found;
-    assert!(matches!(found, Found::Lost { .. }), "{found:?}");
+    let found = &diagnosis.claims.first().unwrap().result;
+    assert!(matches!(found, ClaimResult::Lost { .. }), "{found:?}");
 }
 
 #[test]
@@ -137,12 +137,19 @@ fn name_servers_are_asked_and_whoever_they_name_is_visited() {
     drop(gone);
     let name_server = |port| Host { name: "127.0.0.1".into(), port };
     let name_servers = vec![name_server(closed_port), name_server(server.tcp_port())];
-    let config = ClientConfig { name_servers, ..ClientConfig::at(Vec::new()) };
+    let config = ClientConfig { name_servers, ..ClientConfig::with_addresses(Vec::new()) };
 
-    let diagnosis = Diagnosis::of("x:y", &config, PATIENCE).unwrap();
+    let diagnosis = Diagnosis::run("x:y", &config, PATIENCE).unwrap();
 
-    let asked: Vec<_> = diagnosis.searched.iter().map(|one| (one.way, one.outcome.clone())).collect();
-    assert_eq!(asked, [(Way::NameServer, Asked::NobodyListens), (Way::NameServer, Asked::Sent)]);
+    let asked: Vec<_> = diagnosis.searched.iter().map(|one| (one.method, one.result.clone())).collect();
+    assert_eq!(
+        asked,
+        [(SearchMethod::NameServer, SearchResult::PortClosed), (SearchMethod::NameServer, SearchResult::Sent)]
+    );
     assert_eq!(diagnosis.claims.len(), 1);
-    assert!(matches!(diagnosis.claims[0].found, Found::Channel { value: Some(Ok(_)), .. }), "{:?}", diagnosis.claims);
+    assert!(
+        matches!(diagnosis.claims[0].result, ClaimResult::Channel { value: Some(Ok(_)), .. }),
+        "{:?}",
+        diagnosis.claims
+    );
 }

@@ -124,7 +124,8 @@ const REGISTER: [u8; 16] = [0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1];
 #[test]
 fn a_name_is_found_by_way_of_a_name_server_alone() {
     let server = serve('x', 0, quiet());
-    let config = ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::at(Vec::new()) };
+    let config =
+        ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
 
     let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
@@ -137,7 +138,7 @@ fn a_name_is_found_by_way_of_a_name_server_alone() {
 #[test]
 fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() {
     let port = free_tcp();
-    let config = ClientConfig { name_servers: vec![named(port)], ..ClientConfig::at(Vec::new()) };
+    let config = ClientConfig { name_servers: vec![named(port)], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
     assert_eq!(context.next_notice(PATIENCE), Some(Notice::NameServerLost { server: local(port) }));
@@ -156,7 +157,8 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
 #[test]
 fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
     let servers = [(); 3].map(|()| serve('x', 0, quiet()));
-    let context = Context::new(ClientConfig::at(servers.iter().map(|server| local(server.udp_port())).collect()));
+    let context =
+        Context::new(ClientConfig::with_addresses(servers.iter().map(|server| local(server.udp_port())).collect()));
     let x = context.channel("x:1").unwrap();
 
     let facts = x.connect_timeout(PATIENCE).unwrap();
@@ -174,7 +176,7 @@ fn one_server_that_answers_twice_is_no_second_server() {
     let server = serve('x', 0, quiet());
     let by_name_too = ClientConfig {
         name_servers: vec![named(server.tcp_port())],
-        ..ClientConfig::at(vec![local(server.udp_port())])
+        ..ClientConfig::with_addresses(vec![local(server.udp_port())])
     };
     let context = Context::new(by_name_too);
 
@@ -189,21 +191,22 @@ fn one_server_that_answers_twice_is_no_second_server() {
 fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
     let server = serve('x', 0, quiet());
     let unknown = Host { name: "no-such-host.invalid".into(), port: 5064 };
-    let config = ClientConfig { search_hosts: vec![unknown], ..ClientConfig::at(vec![local(server.udp_port())]) };
+    let config =
+        ClientConfig { search_hosts: vec![unknown], ..ClientConfig::with_addresses(vec![local(server.udp_port())]) };
     let context = Context::new(config);
 
     let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
 
     assert_eq!(x.value, Value::from(1.5));
     let told = context.next_notice(Duration::from_secs(60));
-    assert_eq!(told, Some(Notice::Unresolved { host: "no-such-host.invalid".into() }));
+    assert_eq!(told, Some(Notice::UnresolvedHost { host: "no-such-host.invalid".into() }));
 }
 
 #[test]
 fn row_59_a_host_is_found_by_its_name() {
     let server = serve('x', 0, quiet());
     let host = Host { name: "localhost".into(), port: server.udp_port() };
-    let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::at(Vec::new()) });
+    let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::with_addresses(Vec::new()) });
 
     assert_eq!(context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
 }
@@ -211,7 +214,7 @@ fn row_59_a_host_is_found_by_its_name() {
 #[test]
 fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() {
     let server = serve('x', 3, quiet());
-    let context = Context::new(ClientConfig::at(vec![local(server.udp_port())]));
+    let context = Context::new(ClientConfig::with_addresses(vec![local(server.udp_port())]));
     // The first refusal may be received before the first get.
     let start = Instant::now();
     let x = context.channel("x:1").unwrap();
@@ -250,7 +253,7 @@ fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
     let one = serve('x', 0, quiet());
     let port = one.udp_port();
     let _others = ['y', 'z'].map(|first| serve(first, 0, ServerConfig { port, ..quiet() }));
-    let context = Context::new(ClientConfig::at(vec![local(port)]));
+    let context = Context::new(ClientConfig::with_addresses(vec![local(port)]));
 
     for name in ["x:1", "y:1", "z:1"] {
         assert_eq!(context.channel(name).unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5), "{name}");
@@ -261,7 +264,7 @@ fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
 fn a_beacon_of_a_server_that_starts_has_absent_names_asked_for_at_once() {
     let repeater = Repeater::start(0).unwrap();
     let (answering, address) = listening();
-    let config = ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::at(vec![address]) };
+    let config = ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![address]) };
     let context = Context::new(config);
     let _absent = context.channel("absent").unwrap();
     let mut buffer = [0; 2048];
@@ -284,7 +287,7 @@ fn a_beacon_of_a_server_that_starts_has_absent_names_asked_for_at_once() {
 #[test]
 fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_moment() {
     let (port, repeater_port) = (free_udp(), free_udp());
-    let config = ClientConfig { repeater_port: Some(repeater_port), ..ClientConfig::at(vec![local(port)]) };
+    let config = ClientConfig { repeater_port: Some(repeater_port), ..ClientConfig::with_addresses(vec![local(port)]) };
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
     // By then its next search is almost three seconds away, and this process is the repeater.
@@ -301,7 +304,7 @@ fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_mo
 #[test]
 fn a_client_becomes_the_repeater_when_there_is_none_and_others_hear_beacons_from_it() {
     let port = free_udp();
-    let context = Context::new(ClientConfig { repeater_port: Some(port), ..ClientConfig::at(Vec::new()) });
+    let context = Context::new(ClientConfig { repeater_port: Some(port), ..ClientConfig::with_addresses(Vec::new()) });
     let _channel = context.channel("x:1").unwrap();
     let (other, _) = listening();
     other.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -347,7 +350,7 @@ fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
     let one = serve('x', 0, quiet());
     let port = one.udp_port();
     let other = serve('x', 0, ServerConfig { port, ..quiet() });
-    let mut bystander = Bystander::hearing(&ClientConfig::at(vec![local(port)])).unwrap();
+    let mut bystander = Bystander::hearing(&ClientConfig::with_addresses(vec![local(port)])).unwrap();
     let (client, address) = listening();
     client.set_broadcast(true).unwrap();
 
@@ -367,7 +370,7 @@ fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
 #[test]
 fn a_bystander_takes_no_search_away_from_a_server_of_this_host() {
     let server = serve('x', 0, quiet());
-    let bystander = Bystander::hearing(&ClientConfig::at(vec![local(server.udp_port())])).unwrap();
+    let bystander = Bystander::hearing(&ClientConfig::with_addresses(vec![local(server.udp_port())])).unwrap();
     let (client, _) = listening();
 
     client.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();
@@ -379,7 +382,8 @@ fn a_bystander_takes_no_search_away_from_a_server_of_this_host() {
 #[test]
 fn a_bystander_hears_beacons_by_way_of_the_repeater() {
     let repeater = Repeater::start(0).unwrap();
-    let config = ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::at(vec![local(free_udp())]) };
+    let config =
+        ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![local(free_udp())]) };
     let mut bystander = Bystander::hearing(&config).unwrap();
     bystander.run(PATIENCE, |_| repeater.n_clients() == 1).unwrap();
     let (server, _) = listening();

@@ -340,7 +340,7 @@ fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
     let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let config = ClientConfig {
         echo_after: Duration::from_millis(200),
-        ..ClientConfig::at(vec![answering.local_addr().unwrap()])
+        ..ClientConfig::with_addresses(vec![answering.local_addr().unwrap()])
     };
     let x = Context::new(config).channel("x").unwrap();
     let mut buffer = [0; 2048];

@@ -30,7 +30,7 @@ const TIME_STRING: DbrType = DbrType(14);
 const TIME_DOUBLE: DbrType = DbrType(20);
 
 fn channel_at(servers: &[SocketAddr]) -> (Context, Channel) {
-    let context = Context::new(ClientConfig::at(servers.to_vec()));
+    let context = Context::new(ClientConfig::with_addresses(servers.to_vec()));
     let x = context.channel("x").unwrap();
     (context, x)
 }
@@ -223,7 +223,7 @@ fn a_server_that_is_silent_from_the_start_is_left_for_another_that_claims_the_na
 fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another_connection() {
     let server = Scripted::start(|_| None);
     let echo_after = Duration::from_millis(100);
-    let context = Context::new(ClientConfig { echo_after, ..ClientConfig::at(vec![server.address()]) });
+    let context = Context::new(ClientConfig { echo_after, ..ClientConfig::with_addresses(vec![server.address()]) });
     let x = context.channel("x").unwrap();
 
     let start = Instant::now();
@@ -292,8 +292,10 @@ fn a_monitor_follows_a_server_that_went_without_a_word() {
     let after = Ipv4Addr::new(127, 0, 0, 3);
     let port = free_port(after);
     let echo_after = Duration::from_millis(200);
-    let config =
-        ClientConfig { echo_after, ..ClientConfig::at(vec![going.address(), SocketAddr::from((after, port))]) };
+    let config = ClientConfig {
+        echo_after,
+        ..ClientConfig::with_addresses(vec![going.address(), SocketAddr::from((after, port))])
+    };
     let x = Context::new(config).channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
     while !matches!(next(&monitor), MonitorEvent::Update(_)) {}
@@ -314,7 +316,7 @@ fn an_operation_without_its_own_timeout_ends_by_that_of_its_context_and_reports_
     let silent = Scripted::start(scalar);
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let result_at = |address| {
-        let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![address]) };
+        let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::with_addresses(vec![address]) };
         let context = Context::new(config);
         let x = context.channel("x").unwrap();
         let awaited = pollster::block_on(x.start_get(Default::default())).unwrap_err();
@@ -336,7 +338,7 @@ fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_
         }
         _ => scalar(request),
     });
-    let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![server.address()]) };
+    let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::with_addresses(vec![server.address()]) };
     let x = Context::new(config).channel("x").unwrap();
     x.connect_timeout(PATIENCE).unwrap();
 

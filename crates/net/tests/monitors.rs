@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Context, Executor, Job, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
+use fodo_net::{CallbackJob, Context, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
 
 use served::{Cell, Table, config, context, serve, start};
 
@@ -141,7 +141,7 @@ fn assert_in_order(told: &[(usize, i64, ThreadId)]) {
 
 #[test]
 fn one_thread_calls_back_for_all_in_order() {
-    let (told, threads) = told_by(Executor::One);
+    let (told, threads) = told_by(Executor::OneThread);
 
     assert_in_order(&told);
     assert_eq!(threads.len(), 1);
@@ -149,7 +149,7 @@ fn one_thread_calls_back_for_all_in_order() {
 
 #[test]
 fn many_threads_call_back_each_monitor_in_order() {
-    let (told, threads) = told_by(Executor::Many(NonZeroUsize::new(4).unwrap()));
+    let (told, threads) = told_by(Executor::Threads(NonZeroUsize::new(4).unwrap()));
 
     assert_in_order(&told);
     assert!((2..=4).contains(&threads.len()), "{threads:?}");
@@ -157,11 +157,11 @@ fn many_threads_call_back_each_monitor_in_order() {
 
 #[test]
 fn the_caller_may_run_callbacks_where_it_wants() {
-    let (sender, jobs) = channel::<Job>();
-    let loop_thread = std::thread::spawn(move || jobs.into_iter().for_each(Job::run));
+    let (sender, jobs) = channel::<CallbackJob>();
+    let loop_thread = std::thread::spawn(move || jobs.into_iter().for_each(CallbackJob::run));
     let sender = Mutex::new(sender);
 
-    let (told, threads) = told_by(Executor::Caller(Arc::new(move |job| {
+    let (told, threads) = told_by(Executor::Custom(Arc::new(move |job| {
         // After the end of the loop no callbacks are expected.
         let _ = sender.lock().unwrap().send(job);
     })));
@@ -173,7 +173,7 @@ fn the_caller_may_run_callbacks_where_it_wants() {
 #[test]
 fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
     let server = start(Arc::new(Table::default().with("slow", Cell::new(0.0)).with("x", Cell::new(0.0))), 0);
-    let many = Executor::Many(NonZeroUsize::new(2).unwrap());
+    let many = Executor::Threads(NonZeroUsize::new(2).unwrap());
     let context = Context::with_executor(config(server.udp_port()), many);
     let (release, released) = sync_channel::<()>(0);
     let stuck = move |_event| {

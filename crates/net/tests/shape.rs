@@ -96,7 +96,7 @@ fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_
     let tables = [("x", 1.5), ("y", 2.5)].map(|(name, value)| Arc::new(Table::default().with(name, Cell::new(value))));
     let [server, going] = tables.map(|table| served::start(table, 0));
     let places = [&server, &going].map(|server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port())));
-    let context = Context::new(ClientConfig::at(places.to_vec()));
+    let context = Context::new(ClientConfig::with_addresses(places.to_vec()));
     let [x, y] = ["x", "y"].map(|name| context.channel(name).unwrap());
     for channel in [&x, &y] {
         channel.connect_timeout(PATIENCE).unwrap();

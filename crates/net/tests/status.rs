@@ -41,7 +41,7 @@ fn serve_with(source: Arc<dyn Source>) -> Result<(Server, Context), fodo_net::Se
     };
     let server = Server::start(config, source)?;
     let udp = SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()));
-    Ok((server, Context::new(ClientConfig::at(vec![udp]))))
+    Ok((server, Context::new(ClientConfig::with_addresses(vec![udp]))))
 }
 
 /// Reads a status PV, which is refreshed periodically, until it is as expected.

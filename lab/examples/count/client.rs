@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connects to all PVs of the server at a loopback port.
 fn connect(udp_port: u16) -> Vec<Channel> {
-    let config = ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]);
+    let config = ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]);
     let context = Context::new(config);
     let names: Vec<String> = (0..N_PVS).map(|number| format!("pv:{number}")).collect();
     many::connect_timeout(&context, &names, PATIENCE).into_iter().map(Result::unwrap).collect()

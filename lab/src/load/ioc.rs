@@ -81,7 +81,7 @@ impl ServerAccess {
 
     fn context(&self) -> Context {
         let Ports { host, server, .. } = self.ports;
-        Context::new(ClientConfig::at(vec![SocketAddr::from((host, server))]))
+        Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((host, server))]))
     }
 }
 

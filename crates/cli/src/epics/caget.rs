@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Error, ErrorKind, Facts, Reading};
+use fodo_net::{ChannelFacts, Error, ErrorKind, Reading};
 
 use super::OutputStreams;
 use super::dbr::Dbr;
@@ -97,7 +97,7 @@ pub fn run(
 }
 
 /// How many elements to request; 0 for the current number.
-pub fn count(asked: u32, facts: &Facts, as_there_are: bool) -> u32 {
+pub fn count(asked: u32, facts: &ChannelFacts, as_there_are: bool) -> u32 {
     match (asked, as_there_are) {
         (0, true) => 0,
         (0, false) => facts.count_max,
@@ -107,7 +107,7 @@ pub fn count(asked: u32, facts: &Facts, as_there_are: bool) -> u32 {
 
 fn print(
     name: &str,
-    facts: &Facts,
+    facts: &ChannelFacts,
     (dbr, count): (Dbr, u32),
     reading: &Result<Reading, Error>,
     style: &Style,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Detail, Facts};
+use fodo_net::{ChannelFacts, Detail};
 
 use super::OutputStreams;
 use super::dbr::{self, Dbr};
@@ -61,7 +61,7 @@ pub fn run(arguments: &[String], plant: &mut dyn ToolClient, outlet: &mut Output
     Ok(0)
 }
 
-fn block(name: &str, facts: &Facts) -> String {
+fn block(name: &str, facts: &ChannelFacts) -> String {
     let right = |is_given: bool| if is_given { "" } else { "no " };
     format!(
         "{name}\n    State:            connected\n    Host:             {}\n    Access:           {}read, {}write\n    \

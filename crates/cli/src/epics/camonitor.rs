@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Refusal, TimeStamp};
+use fodo_net::{ChannelFacts, EventMask, MonitorEvent, MonitorOptions, Refusal, TimeStamp};
 
 use super::OutputStreams;
 use super::caget::count;
@@ -53,7 +53,7 @@ pub(super) struct CamonitorOptions {
 
 impl CamonitorOptions {
     /// The options of the subscription.
-    pub fn ask(&self, facts: &Facts) -> MonitorOptions {
+    pub fn ask(&self, facts: &ChannelFacts) -> MonitorOptions {
         let style = &self.common.style;
         let count = count(style.count_asked, facts, true);
         let request = style.request_type(facts.kind, self.floats_as_text).request(count);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Array, Detail, Error, ErrorKind, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
+use fodo_net::{Array, ChannelFacts, Detail, Error, ErrorKind, Kind, Reading, Refusal, Scalar, Text, Value};
 
 use super::OutputStreams;
 use super::dbr::Dbr;
@@ -94,7 +94,7 @@ pub fn run(
 fn write(
     name: &str,
     value: Value,
-    facts: &Facts,
+    facts: &ChannelFacts,
     options: &CaputOptions,
     plant: &mut dyn ToolClient,
     outlet: &mut OutputStreams<'_>,
@@ -156,7 +156,7 @@ fn reason(error: &Error) -> String {
 
 fn print(
     name: &str,
-    facts: &Facts,
+    facts: &ChannelFacts,
     options: &CaputOptions,
     plant: &mut dyn ToolClient,
     outlet: &mut OutputStreams<'_>,
@@ -194,7 +194,7 @@ fn head(name: &str, options: &CaputOptions, layout: CaputLayout, reading: &Readi
 /// The value to write; `None` after an error has been printed.
 fn value(
     words: &[String],
-    facts: &Facts,
+    facts: &ChannelFacts,
     options: &CaputOptions,
     plant: &mut dyn ToolClient,
     outlet: &mut OutputStreams<'_>,

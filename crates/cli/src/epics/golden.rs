@@ -13,7 +13,7 @@ use std::time::Duration;
 use fodo_ca::eca::Eca;
 use fodo_data::{Acknowledge, Limits};
 use fodo_net::{
-    Alarm, Array, Detail, Error, ErrorKind, Facts, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity,
+    Alarm, Array, ChannelFacts, Detail, Error, ErrorKind, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity,
     Status, Text, TimeStamp, Value,
 };
 
@@ -193,9 +193,9 @@ impl Golden {
         Golden { pvs, connected: Vec::new() }
     }
 
-    fn facts(&self, name: &str) -> Option<Facts> {
+    fn facts(&self, name: &str) -> Option<ChannelFacts> {
         let served = self.pvs.get(name)?;
-        Some(Facts {
+        Some(ChannelFacts {
             server: SocketAddr::from(([127, 0, 0, 1], 5064)),
             kind: served.value.kind(),
             count_max: served.count_max,
@@ -287,7 +287,12 @@ fn padded(value: Value, kind: Kind, count: u32) -> Value {
 }
 
 impl ToolClient for Golden {
-    fn connect(&mut self, names: &[String], _: fodo_net::Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
+    fn connect(
+        &mut self,
+        names: &[String],
+        _: fodo_net::Priority,
+        timeout: Duration,
+    ) -> Vec<Result<ChannelFacts, Error>> {
         self.connected = names.to_vec();
         let missing = |name: &String| Error::new(name.as_str(), ErrorKind::NotFound { after: timeout });
         names.iter().map(|name| self.facts(name).ok_or_else(|| missing(name))).collect()

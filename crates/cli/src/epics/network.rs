@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fodo_net::{Channel, Context, Error, ErrorKind, Facts, Priority, Reading, Request, Value, many};
+use fodo_net::{Channel, ChannelFacts, Context, Error, ErrorKind, Priority, Reading, Request, Value, many};
 
 use super::plant::ToolClient;
 use crate::local_time::Clock;
@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 impl ToolClient for Network {
-    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
+    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<ChannelFacts, Error>> {
         let context = match Context::from_env() {
             Ok(context) => context,
             Err(error) => return vec![Err(misuse(error.to_string()))],

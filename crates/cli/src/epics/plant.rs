@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fodo_net::{Error, ErrorKind, Facts, Priority, Reading, Request, Value};
+use fodo_net::{ChannelFacts, Error, ErrorKind, Priority, Reading, Request, Value};
 
 use super::options::CommonOptions;
 
 /// A client; PVs are identified by their index in the list passed to `connect`.
 pub trait ToolClient {
     /// Connects these PVs. Returns one result each, in order, within `timeout`.
-    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>>;
+    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<ChannelFacts, Error>>;
 
     /// Reads all these PVs concurrently. Returns one result each, in order, within `timeout`.
     fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>>;
@@ -24,8 +24,8 @@ pub fn connect_all(
     names: &[String],
     common: &CommonOptions,
     err: &mut dyn std::io::Write,
-) -> std::io::Result<Option<Vec<Facts>>> {
-    let connected: Result<Vec<Facts>, Error> =
+) -> std::io::Result<Option<Vec<ChannelFacts>>> {
+    let connected: Result<Vec<ChannelFacts>, Error> =
         plant.connect(names, common.priority, common.timeout()).into_iter().collect();
     let error = match connected {
         Ok(facts) => return Ok(Some(facts)),

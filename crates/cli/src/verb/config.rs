@@ -42,7 +42,7 @@ const VARIABLES: &str = "Variables, with their defaults in parentheses:";
 /// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let settings = config::settings();
-    let strangers = config::strangers();
+    let strangers = config::unknown_variables();
     let text = match arguments.json {
         true => settings
             .iter()

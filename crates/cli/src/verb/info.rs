@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::{Detail, Facts, Request};
+use fodo_net::{ChannelFacts, Detail, Request};
 
 use super::{context, fail, start_all};
 use crate::client::{ClientFlags, Deadline, kind_name};
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     Ok(exit)
 }
 
-fn block(pv: &str, facts: &Facts, record_type: Option<&str>) -> String {
+fn block(pv: &str, facts: &ChannelFacts, record_type: Option<&str>) -> String {
     let elements = match facts.count_max {
         1 => String::new(),
         n => format!(", up to {n} elements"),
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_block_tells_server_type_and_rights() {
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        let facts = Facts { server, kind: Kind::F64, count_max: 5, may_read: true, may_write: false };
+        let facts = ChannelFacts { server, kind: Kind::F64, count_max: 5, may_read: true, may_write: false };
 
         assert_eq!(
             block("x:w", &facts, Some("waveform")),

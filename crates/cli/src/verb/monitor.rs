@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Counts, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
+use fodo_net::{EventMask, Meta, MonitorCounts, MonitorEvent, MonitorOptions, Operation, Reading};
 use serde_json::Map;
 
 use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
@@ -111,7 +111,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
 }
 
 /// The statistics of a PV's updates, as a line of text or a JSON object.
-fn stats(pv: &str, counts: &Counts, n_printed: u64, as_json: bool) -> String {
+fn stats(pv: &str, counts: &MonitorCounts, n_printed: u64, as_json: bool) -> String {
     let gap_s = counts.longest_gap.as_secs_f64();
     if !as_json {
         return format!(
@@ -291,12 +291,12 @@ impl KnownPv {
 mod tests {
     use super::*;
     use crate::local_time::Clock;
-    use fodo_net::{Facts, Kind, TimeStamp};
+    use fodo_net::{ChannelFacts, Kind, TimeStamp};
     use std::net::SocketAddr;
 
     fn connected() -> MonitorEvent {
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        MonitorEvent::Connected(Facts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true })
+        MonitorEvent::Connected(ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true })
     }
 
     fn update() -> MonitorEvent {
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn updates_that_were_merged_and_the_account_at_the_end_are_told() {
         let mut known = KnownPv::default();
-        let counts = Counts {
+        let counts = MonitorCounts {
             received: 9,
             merged: 7,
             delivered: 2,

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use fodo_net::{Array, Channel, Error, ErrorKind, Facts, Kind, Meta, Reading, Scalar, Text, Value};
+use fodo_net::{Array, Channel, ChannelFacts, Error, ErrorKind, Kind, Meta, Reading, Scalar, Text, Value};
 use serde_json::Value as Json;
 
 use super::{context, fail};
@@ -138,7 +138,7 @@ fn write_lines(
 }
 
 /// Converts the arguments to the native type of the PV.
-fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Value, String> {
+fn value(arguments: &Arguments, facts: &ChannelFacts, meta: Option<&Meta>) -> Result<Value, String> {
     if !facts.may_write {
         // The server refuses the put, so that the exit code is that of a refusal.
         return Ok(Value::from(""));
@@ -282,7 +282,7 @@ mod tests {
     fn put(line: &[&str], kind: Kind, count_max: u32) -> Result<Value, String> {
         let arguments = ValueProgram::try_parse_from(["put", "pv"].iter().chain(line)).unwrap().arguments;
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        let facts = Facts { server, kind, count_max, may_read: true, may_write: true };
+        let facts = ChannelFacts { server, kind, count_max, may_read: true, may_write: true };
         let labels = vec!["Off".into(), "On".into()];
         let meta = Meta { labels: if kind == Kind::Enum { labels } else { Vec::new() }, ..Meta::default() };
         value(&arguments, &facts, Some(&meta))

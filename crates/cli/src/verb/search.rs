@@ -132,7 +132,7 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStr
 
 fn report_unresolved(bystander: &mut Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<()> {
     for host in bystander.take_unresolved() {
-        writeln!(outlet.err, "fodo search: {}", Notice::Unresolved { host })?;
+        writeln!(outlet.err, "fodo search: {}", Notice::UnresolvedHost { host })?;
     }
     Ok(())
 }

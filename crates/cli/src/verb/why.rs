@@ -2,8 +2,8 @@
 
 use std::io;
 
-use fodo_net::client::diagnosis::{Asked, Claimed, Diagnosis, Found, Way};
-use fodo_net::{ClientConfig, Facts, Reading, Refusal, Severity};
+use fodo_net::client::diagnosis::{ClaimResult, ClaimingServer, Diagnosis, SearchMethod, SearchResult};
+use fodo_net::{ChannelFacts, ClientConfig, Reading, Refusal, Severity};
 use serde_json::{Value as Json, json};
 
 use crate::client::{ClientFlags, kind_name};
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     };
     let mut exit = Exit::Done;
     for pv in &arguments.pvs {
-        let diagnosis = Diagnosis::of(pv, &config, arguments.client.timeout)?;
+        let diagnosis = Diagnosis::run(pv, &config, arguments.client.timeout)?;
         let is_record_there = diagnosis.claims.is_empty() && has_record(pv, &config, arguments)?;
         let verdict = judge(&diagnosis, is_record_there);
         let text = match arguments.client.json {
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
 fn has_record(pv: &str, config: &ClientConfig, arguments: &Arguments) -> io::Result<bool> {
     match pv.split_once('.') {
         Some((record, _field)) if !record.is_empty() => {
-            let diagnosis = Diagnosis::of(record, config, arguments.client.timeout)?;
+            let diagnosis = Diagnosis::run(record, config, arguments.client.timeout)?;
             Ok(!diagnosis.claims.is_empty())
         }
         _ => Ok(false),
@@ -103,7 +103,7 @@ fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
 }
 
 fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
-    let all = |is: fn(&Asked) -> bool| diagnosis.searched.iter().all(|searched| is(&searched.outcome));
+    let all = |is: fn(&SearchResult) -> bool| diagnosis.searched.iter().all(|searched| is(&searched.result));
     if is_record_there {
         return verdict(
             Exit::NotFound,
@@ -118,14 +118,14 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
             "EPICS_CA_ADDR_LIST and EPICS_CA_NAME_SERVERS are empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
         );
     }
-    if all(|asked| matches!(asked, Asked::NotSent { .. })) {
+    if all(|asked| matches!(asked, SearchResult::NotSent { .. })) {
         return verdict(
             Exit::Other,
             "this host could not send the search to any address",
             "check that an interface is up, that these addresses have a route, and that no local firewall blocks UDP",
         );
     }
-    if all(|asked| matches!(asked, Asked::NobodyListens)) {
+    if all(|asked| matches!(asked, SearchResult::PortClosed)) {
         return verdict(
             Exit::NotFound,
             "no server runs at any of the addresses",
@@ -141,40 +141,40 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
     )
 }
 
-fn judge_server(claimed: &Claimed) -> Conclusion {
+fn judge_server(claimed: &ClaimingServer) -> Conclusion {
     let server = claimed.server;
-    match &claimed.found {
-        Found::NotConnected { is_refused: true, .. } => verdict(
+    match &claimed.result {
+        ClaimResult::NotConnected { is_refused: true, .. } => verdict(
             Exit::Refused,
             format!("{server} answered the search but refuses the connection"),
             "the IOC has just ended, or a network address translation passes UDP but not TCP",
         ),
-        Found::NotConnected { reason, is_refused: false } => verdict(
+        ClaimResult::NotConnected { reason, is_refused: false } => verdict(
             Exit::NoAnswer,
             format!("{server} answered the search but cannot be connected to: {reason}"),
             "check that no firewall blocks this TCP port; a second IOC on a host uses a random port, unless \
              EPICS_CAS_SERVER_PORT is set",
         ),
-        Found::Silent { after } => verdict(
+        ClaimResult::Silent { after } => verdict(
             Exit::NoAnswer,
             format!("{server} accepted the connection but did not respond for {:.1} s", after.as_secs_f64()),
             "its IOC hangs or is suspended; check its console, or restart it",
         ),
-        Found::Lost { reason } => verdict(
+        ClaimResult::Lost { reason } => verdict(
             Exit::NoAnswer,
             format!("the connection to {server} was lost: {reason}"),
             "the IOC has ended, or the program on this port is not a Channel Access server; check its console",
         ),
-        Found::Refused => verdict(
+        ClaimResult::Refused => verdict(
             Exit::Refused,
             format!("{server} claims the name but refuses the channel"),
             "a name server or gateway may respond for an ended IOC; on an IOC, the filter or field may be wrong",
         ),
-        Found::Channel { facts, value, .. } => judge_value(facts, value.as_ref()),
+        ClaimResult::Channel { facts, value, .. } => judge_value(facts, value.as_ref()),
     }
 }
 
-fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> Conclusion {
+fn judge_value(facts: &ChannelFacts, value: Option<&Result<Box<Reading>, Refusal>>) -> Conclusion {
     let server = facts.server;
     match value {
         None => verdict(
@@ -206,13 +206,13 @@ fn block(diagnosis: &Diagnosis, verdict: &Conclusion) -> String {
     let mut text = format!("{}\n", diagnosis.pv);
     let mut heading = "searched";
     for searched in &diagnosis.searched {
-        let outcome = match (&searched.outcome, searched.way) {
-            (Asked::Sent, Way::Datagram) => String::new(),
-            (Asked::Sent, Way::NameServer) => "name server".into(),
-            (Asked::NobodyListens, Way::Datagram) => "no server on this port".into(),
-            (Asked::NobodyListens, Way::NameServer) => "name server; no server on this port".into(),
-            (Asked::NotSent { reason }, Way::Datagram) => format!("not sent: {reason}"),
-            (Asked::NotSent { reason }, Way::NameServer) => format!("name server; not asked: {reason}"),
+        let outcome = match (&searched.result, searched.method) {
+            (SearchResult::Sent, SearchMethod::Datagram) => String::new(),
+            (SearchResult::Sent, SearchMethod::NameServer) => "name server".into(),
+            (SearchResult::PortClosed, SearchMethod::Datagram) => "no server on this port".into(),
+            (SearchResult::PortClosed, SearchMethod::NameServer) => "name server; no server on this port".into(),
+            (SearchResult::NotSent { reason }, SearchMethod::Datagram) => format!("not sent: {reason}"),
+            (SearchResult::NotSent { reason }, SearchMethod::NameServer) => format!("name server; not asked: {reason}"),
         };
         let line = format!("    {heading:<10}{:<22}{outcome}", searched.address.to_string());
         text += &format!("{}\n", line.trim_end());
@@ -222,7 +222,7 @@ fn block(diagnosis: &Diagnosis, verdict: &Conclusion) -> String {
     for claimed in &diagnosis.claims {
         let after_ms = claimed.after.as_secs_f64() * 1e3;
         text += &format!("    {heading:<10}{:<22}after {after_ms:.1} ms\n", claimed.server.to_string());
-        text += &format!("    {:<10}{}\n", "", outcome_of(&claimed.found));
+        text += &format!("    {:<10}{}\n", "", outcome_of(&claimed.result));
         heading = "";
     }
     text += &format!("    {:<10}{}\n", "verdict", verdict.what);
@@ -232,13 +232,13 @@ fn block(diagnosis: &Diagnosis, verdict: &Conclusion) -> String {
     text
 }
 
-fn outcome_of(found: &Found) -> String {
+fn outcome_of(found: &ClaimResult) -> String {
     match found {
-        Found::NotConnected { reason, .. } => format!("not connected: {reason}"),
-        Found::Silent { after } => format!("connected, then silent for {:.1} s", after.as_secs_f64()),
-        Found::Lost { reason } => format!("connected, then lost: {reason}"),
-        Found::Refused => "connected, channel refused".into(),
-        Found::Channel { facts, after, value } => {
+        ClaimResult::NotConnected { reason, .. } => format!("not connected: {reason}"),
+        ClaimResult::Silent { after } => format!("connected, then silent for {:.1} s", after.as_secs_f64()),
+        ClaimResult::Lost { reason } => format!("connected, then lost: {reason}"),
+        ClaimResult::Refused => "connected, channel refused".into(),
+        ClaimResult::Channel { facts, after, value } => {
             let value = match value {
                 None => "no response to a get".to_owned(),
                 Some(Err(refusal)) => refusal.to_string(),
@@ -251,7 +251,7 @@ fn outcome_of(found: &Found) -> String {
     }
 }
 
-fn rights_of(facts: &Facts) -> &'static str {
+fn rights_of(facts: &ChannelFacts) -> &'static str {
     match (facts.may_read, facts.may_write) {
         (true, true) => "read, write",
         (true, false) => "read only",
@@ -265,12 +265,12 @@ fn object(diagnosis: &Diagnosis, verdict: &Conclusion) -> serde_json::Map<String
         .searched
         .iter()
         .map(|searched| {
-            let (outcome, reason) = match &searched.outcome {
-                Asked::Sent => ("sent", None),
-                Asked::NobodyListens => ("nobody_listens", None),
-                Asked::NotSent { reason } => ("not_sent", Some(reason)),
+            let (outcome, reason) = match &searched.result {
+                SearchResult::Sent => ("sent", None),
+                SearchResult::PortClosed => ("nobody_listens", None),
+                SearchResult::NotSent { reason } => ("not_sent", Some(reason)),
             };
-            let way = if searched.way == Way::NameServer { "name_server" } else { "datagram" };
+            let way = if searched.method == SearchMethod::NameServer { "name_server" } else { "datagram" };
             json!({"address": searched.address.to_string(), "way": way, "outcome": outcome, "reason": reason})
         })
         .collect();
@@ -285,13 +285,13 @@ fn object(diagnosis: &Diagnosis, verdict: &Conclusion) -> serde_json::Map<String
     object
 }
 
-fn claim_object(claimed: &Claimed) -> Json {
-    let mut object = match &claimed.found {
-        Found::NotConnected { reason, .. } => json!({"outcome": "not_connected", "reason": reason}),
-        Found::Silent { after } => json!({"outcome": "silent", "silent_s": after.as_secs_f64()}),
-        Found::Lost { reason } => json!({"outcome": "lost", "reason": reason}),
-        Found::Refused => json!({"outcome": "refused"}),
-        Found::Channel { facts, after, value } => {
+fn claim_object(claimed: &ClaimingServer) -> Json {
+    let mut object = match &claimed.result {
+        ClaimResult::NotConnected { reason, .. } => json!({"outcome": "not_connected", "reason": reason}),
+        ClaimResult::Silent { after } => json!({"outcome": "silent", "silent_s": after.as_secs_f64()}),
+        ClaimResult::Lost { reason } => json!({"outcome": "lost", "reason": reason}),
+        ClaimResult::Refused => json!({"outcome": "refused"}),
+        ClaimResult::Channel { facts, after, value } => {
             let mut channel = json::facts("", facts, None);
             channel.remove("pv");
             channel.remove("record_type");
@@ -309,31 +309,32 @@ fn claim_object(claimed: &Claimed) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fodo_net::client::diagnosis::Searched;
+    use fodo_net::client::diagnosis::SearchedAddress;
     use std::net::SocketAddr;
     use std::time::Duration;
 
     const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 5064);
 
-    fn diagnosis(outcomes: &[Asked], found: &[Found]) -> Diagnosis {
+    fn diagnosis(outcomes: &[SearchResult], found: &[ClaimResult]) -> Diagnosis {
         let searched = outcomes
             .iter()
-            .map(|outcome| Searched { address: SERVER, way: Way::Datagram, outcome: outcome.clone() })
+            .map(|outcome| SearchedAddress { address: SERVER, method: SearchMethod::Datagram, result: outcome.clone() })
             .collect();
         let after = Duration::from_millis(1);
-        let claims = found.iter().map(|found| Claimed { server: SERVER, after, found: found.clone() }).collect();
+        let claims =
+            found.iter().map(|found| ClaimingServer { server: SERVER, after, result: found.clone() }).collect();
         Diagnosis { pv: "x:y".into(), searched, claims, waited: Duration::from_secs(1) }
     }
 
     #[test]
     fn each_way_not_to_be_found_has_a_verdict_of_its_own() {
-        let unsent = Asked::NotSent { reason: "no route".into() };
+        let unsent = SearchResult::NotSent { reason: "no route".into() };
         let verdicts = [
             judge(&diagnosis(&[], &[]), false),
             judge(&diagnosis(std::slice::from_ref(&unsent), &[]), false),
-            judge(&diagnosis(&[Asked::NobodyListens], &[]), false),
-            judge(&diagnosis(&[Asked::NobodyListens, Asked::Sent], &[]), false),
-            judge(&diagnosis(&[Asked::Sent], &[]), true),
+            judge(&diagnosis(&[SearchResult::PortClosed], &[]), false),
+            judge(&diagnosis(&[SearchResult::PortClosed, SearchResult::Sent], &[]), false),
+            judge(&diagnosis(&[SearchResult::Sent], &[]), true),
         ];
 
         for (index, verdict) in verdicts.iter().enumerate() {
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn two_servers_with_one_name_are_told_whatever_else_is_well() {
-        let verdict = judge(&diagnosis(&[Asked::Sent], &[Found::Refused, Found::Refused]), false);
+        let verdict = judge(&diagnosis(&[SearchResult::Sent], &[ClaimResult::Refused, ClaimResult::Refused]), false);
 
         assert!(verdict.what.starts_with("2 servers claim the name"), "{verdict:?}");
         assert_eq!(verdict.exit, Exit::Refused);

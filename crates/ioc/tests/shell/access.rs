@@ -110,7 +110,7 @@ fn clients_are_shown_with_what_they_do() {
     assert_eq!(terminal.run("dbel"), "clients subscribe to 0 fields\n");
 
     let udp_port = terminal.shell.place().lock().unwrap().as_ref().unwrap().udp_port();
-    let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
+    let context = Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
     let channels = ["a", "b.DESC"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
     let has_update =

@@ -13,7 +13,7 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid};
 use fodo_data::{Meta, Reading};
 
-use super::channel::{Channel, ChannelCore, Seating};
+use super::channel::{Channel, ChannelCore, Elsewhere};
 use super::circuit::{Circuit, Expected};
 use super::operation::{Operation, Outcome, Output, Task, converted, deadline_after};
 use super::{Error, ErrorKind, Refusal, WrongReply};
@@ -26,11 +26,11 @@ pub(super) fn run<'a, T: Output>(
     timeout: Duration,
 ) -> Vec<Result<T, Error>> {
     let deadline = deadline_after(timeout);
-    let ask = |index: usize| {
+    let operation_at = |index: usize| {
         let (channel, task) = of(index);
         (&**channel.core(), task)
     };
-    let (parts, alone) = ask_parts(n, &ask);
+    let (parts, alone) = issue_by_circuit(n, &operation_at);
     let alone: Vec<(usize, Operation<T>)> = alone
         .into_iter()
         .map(|index| {
@@ -56,47 +56,52 @@ pub(super) fn run<'a, T: Output>(
 }
 
 /// The operations issued on one circuit.
-struct Part {
+struct CircuitBatch {
     circuit: Arc<Circuit>,
     /// The number of the first operation there.
     first: Ioid,
     /// The indices of these operations among all.
     indices: Vec<usize>,
-    end: Arc<End>,
+    end: Arc<BatchEnd>,
 }
 
 /// Issues what can be issued at once. Returns that by circuit, and the indices that must be started individually.
-fn ask_parts<'a>(n: usize, ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task)) -> (Vec<Part>, Vec<usize>) {
+fn issue_by_circuit<'a>(
+    n: usize,
+    operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+) -> (Vec<CircuitBatch>, Vec<usize>) {
     let (mut parts, mut alone) = (Vec::new(), Vec::new());
-    let Some(circuit) = (0..n).find_map(|index| ask(index).0.circuit()) else { return (parts, (0..n).collect()) };
+    let Some(circuit) = (0..n).find_map(|index| operation_at(index).0.circuit()) else {
+        return (parts, (0..n).collect());
+    };
     // Usually there is one circuit: all are tried there, and only those on other circuits are sorted.
     let mut others: Vec<(Arc<Circuit>, Vec<usize>)> = Vec::new();
-    let part = Part::ask(circuit, 0..n, ask, |index, seating| match seating {
-        Seating::On(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
+    let part = CircuitBatch::issue(circuit, 0..n, operation_at, |index, other| match other {
+        Elsewhere::OnCircuit(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
             Some((_, indices)) => indices.push(index),
             None => others.push((circuit, vec![index])),
         },
-        Seating::Nowhere => alone.push(index),
+        Elsewhere::NotActive => alone.push(index),
     });
     parts.push(part);
     for (circuit, indices) in others {
-        parts.push(Part::ask(circuit, indices.into_iter(), ask, |index, _| alone.push(index)));
+        parts.push(CircuitBatch::issue(circuit, indices.into_iter(), operation_at, |index, _| alone.push(index)));
     }
     (parts, alone)
 }
 
-impl Part {
-    fn ask<'a>(
+impl CircuitBatch {
+    fn issue<'a>(
         circuit: Arc<Circuit>,
         mut wanted: impl ExactSizeIterator<Item = usize>,
-        ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
-        mut elsewhere: impl FnMut(usize, Seating),
-    ) -> Part {
-        let end = Arc::new(End { has_come: AtomicBool::new(false), waiter: std::thread::current() });
+        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        mut elsewhere: impl FnMut(usize, Elsewhere),
+    ) -> CircuitBatch {
+        let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
         let first = circuit.open_batch(wanted.len(), &end);
         let mut indices = Vec::with_capacity(wanted.len());
-        while circuit.ask_more(first, &mut wanted, ask, &mut indices, &mut elsewhere) {}
-        Part { circuit, first, indices, end }
+        while circuit.issue_more(first, &mut wanted, operation_at, &mut indices, &mut elsewhere) {}
+        CircuitBatch { circuit, first, indices, end }
     }
 
     /// Drives the circuit until all operations have ended or the deadline has passed; returns their results.
@@ -106,8 +111,8 @@ impl Part {
         deadline: Instant,
         timeout: Duration,
     ) -> impl Iterator<Item = Result<T, Error>> {
-        while !self.end.has_come() && Instant::now() < deadline {
-            self.circuit.drive(deadline, &|| self.end.has_come());
+        while !self.end.is_set() && Instant::now() < deadline {
+            self.circuit.drive(deadline, &|| self.end.is_set());
         }
         self.indices.iter().zip(self.circuit.take_batch(self.first)).map(move |(&index, ended)| {
             let channel = || of(index).0.core();
@@ -121,14 +126,14 @@ impl Part {
 }
 
 /// Whether all operations of a batch have ended, and the thread that waits for that.
-pub(super) struct End {
-    has_come: AtomicBool,
+pub(super) struct BatchEnd {
+    is_set: AtomicBool,
     waiter: Thread,
 }
 
-impl End {
-    fn has_come(&self) -> bool {
-        self.has_come.load(Ordering::Acquire)
+impl BatchEnd {
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
     }
 }
 
@@ -154,29 +159,29 @@ impl Failure {
 }
 
 /// What ends an operation, except the value of a get ([`got`]).
-pub(super) enum Reply {
+pub(super) enum PutOrFailure {
     /// WRITE_NOTIFY: ends a put.
     Written(Result<(), Eca>),
     /// Any failure; ends a get or a put.
     Failure(Failure),
 }
 
-impl Reply {
+impl PutOrFailure {
     /// The result of an operation. `expected`: what a get waits for, `None` for a put. Returns `None` for a reply of
     /// the other kind: it is a server's mistake, and the right reply may still be received.
     pub(super) fn end(self, expected: Option<&Expected>) -> Option<Result<Outcome, Failure>> {
         match (self, expected) {
-            (Reply::Written(Ok(())), None) => Some(Ok(Outcome::Written)),
-            (Reply::Written(Err(status)), None) => Some(Err(Failure::Refused(status.into()))),
-            (Reply::Written(_), Some(_)) => None,
-            (Reply::Failure(failure), _) => Some(Err(failure)),
+            (PutOrFailure::Written(Ok(())), None) => Some(Ok(Outcome::Written)),
+            (PutOrFailure::Written(Err(status)), None) => Some(Err(Failure::Refused(status.into()))),
+            (PutOrFailure::Written(_), Some(_)) => None,
+            (PutOrFailure::Failure(failure), _) => Some(Err(failure)),
         }
     }
 }
 
 /// The result of a get after READ_NOTIFY; `meta`: units, limits and labels received before the value.
 #[inline(always)]
-pub(super) fn got(
+pub(super) fn finish_get(
     expected: &Expected,
     meta: &mut Option<Arc<Meta>>,
     dbr: DbrType,
@@ -202,8 +207,8 @@ pub(super) struct Batch {
     members: Vec<Member>,
     n_left: usize,
     /// Whether all operations of the batch have been issued.
-    is_asked: bool,
-    end: Arc<End>,
+    is_issued: bool,
+    end: Arc<BatchEnd>,
 }
 
 struct Member {
@@ -223,9 +228,9 @@ enum Progress {
 
 impl Batch {
     /// A batch of at most as many operations as there are numbers.
-    pub(super) fn new(numbers: Range<u32>, end: &Arc<End>) -> Batch {
+    pub(super) fn new(numbers: Range<u32>, end: &Arc<BatchEnd>) -> Batch {
         let members = Vec::with_capacity(numbers.len());
-        Batch { numbers, members, n_left: 0, is_asked: false, end: end.clone() }
+        Batch { numbers, members, n_left: 0, is_issued: false, end: end.clone() }
     }
 
     pub(super) fn numbers(&self) -> &Range<u32> {
@@ -245,9 +250,9 @@ impl Batch {
     }
 
     /// All operations of the batch were issued; returns the thread to wake after releasing all locks.
-    pub(super) fn asked(&mut self) -> Option<Thread> {
-        self.is_asked = true;
-        self.look()
+    pub(super) fn all_issued(&mut self) -> Option<Thread> {
+        self.is_issued = true;
+        self.take_waiter()
     }
 
     /// Units, limits and labels for a get were received before its value.
@@ -262,19 +267,19 @@ impl Batch {
     pub(super) fn end_get(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) -> Option<Thread> {
         let member = self.member(ioid)?;
         let (Progress::Issued(meta), Some(expected)) = (&mut member.progress, &member.expected) else { return None };
-        let ended = got(expected, meta, dbr, result);
+        let ended = finish_get(expected, meta, dbr, result);
         member.progress = Progress::Ended(ended);
         self.n_left -= 1;
-        self.look()
+        self.take_waiter()
     }
 
     /// Ends an operation if it waits for such a reply; returns the thread to wake after releasing all locks.
-    pub(super) fn end(&mut self, ioid: Ioid, reply: Reply) -> Option<Thread> {
+    pub(super) fn end(&mut self, ioid: Ioid, reply: PutOrFailure) -> Option<Thread> {
         let member = self.member(ioid)?;
         let Progress::Issued(_) = member.progress else { return None };
         member.progress = Progress::Ended(reply.end(member.expected.as_ref())?);
         self.n_left -= 1;
-        self.look()
+        self.take_waiter()
     }
 
     /// Ends all issued operations, or those of one channel; returns the thread to wake.
@@ -286,7 +291,7 @@ impl Batch {
                 self.n_left -= 1;
             }
         }
-        self.look()
+        self.take_waiter()
     }
 
     /// The result of each operation; `None` where no reply was received.
@@ -304,9 +309,9 @@ impl Batch {
     }
 
     /// The thread to wake, if all have ended just now.
-    fn look(&self) -> Option<Thread> {
-        let has_ended = self.is_asked && self.n_left == 0;
-        (has_ended && !self.end.has_come.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
+    fn take_waiter(&self) -> Option<Thread> {
+        let has_ended = self.is_issued && self.n_left == 0;
+        (has_ended && !self.end.is_set.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
     }
 }
 
@@ -317,13 +322,13 @@ mod tests {
     use fodo_data::{Kind, Value};
 
     use super::*;
-    use crate::client::circuit::Place;
+    use crate::client::circuit::ServerChannel;
 
-    const PLACE: Place = Place { sid: Sid(1), kind: Kind::F64, count: 1 };
+    const SERVER_CHANNEL: ServerChannel = ServerChannel { sid: Sid(1), kind: Kind::F64, count: 1 };
 
     /// A batch of a get of channel 1, a put of channel 2 and a get of channel 3, with the numbers from 100 on.
     fn batch() -> Batch {
-        let end = Arc::new(End { has_come: AtomicBool::new(false), waiter: std::thread::current() });
+        let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
         let mut batch = Batch::new(100..110, &end);
         for (cid, task, number) in [
             (1, Task::Get(Default::default()), 100),
@@ -331,7 +336,7 @@ mod tests {
             (3, Task::Get(Default::default()), 102),
         ] {
             assert_eq!(batch.next(), Ioid(number));
-            batch.issued(Cid(cid), task.expected(PLACE));
+            batch.issued(Cid(cid), task.expected(SERVER_CHANNEL));
         }
         batch
     }
@@ -339,7 +344,7 @@ mod tests {
     /// What a server sends.
     enum Sent {
         Value(DbrType, Result<Reading, Eca>),
-        Other(Reply),
+        Other(PutOrFailure),
     }
 
     fn end(batch: &mut Batch, ioid: Ioid, sent: Sent) -> Option<Thread> {
@@ -354,7 +359,7 @@ mod tests {
     }
 
     fn written() -> Sent {
-        Sent::Other(Reply::Written(Ok(())))
+        Sent::Other(PutOrFailure::Written(Ok(())))
     }
 
     /// The result of each, as short text.
@@ -370,29 +375,29 @@ mod tests {
     }
 
     #[test]
-    fn its_caller_is_woken_once_when_all_were_asked_and_all_have_ended() {
+    fn the_caller_is_woken_once_when_all_are_issued_and_all_have_ended() {
         let mut batch = batch();
 
         assert!(end(&mut batch, Ioid(102), reading(3.0)).is_none());
         assert!(end(&mut batch, Ioid(101), written()).is_none());
-        assert!(batch.asked().is_none(), "one is still under way");
-        assert!(!batch.end.has_come());
+        assert!(batch.all_issued().is_none(), "one is still in progress");
+        assert!(!batch.end.is_set());
         assert!(end(&mut batch, Ioid(100), reading(1.0)).is_some());
-        assert!(batch.end.has_come() && batch.look().is_none());
+        assert!(batch.end.is_set() && batch.take_waiter().is_none());
     }
 
     #[test]
-    fn answers_that_came_before_all_were_asked_wake_nobody_early() {
+    fn replies_before_all_operations_are_issued_do_not_wake_the_caller() {
         let mut batch = batch();
         for (number, reply) in [(100, reading(1.0)), (101, written()), (102, reading(3.0))] {
             assert!(end(&mut batch, Ioid(number), reply).is_none());
         }
 
-        assert!(batch.asked().is_some());
+        assert!(batch.all_issued().is_some());
     }
 
     #[test]
-    fn an_answer_counts_once_and_only_for_an_operation_of_its_kind() {
+    fn a_reply_counts_once_and_only_for_an_operation_of_its_kind() {
         let mut batch = batch();
 
         for (number, reply) in [
@@ -402,7 +407,7 @@ mod tests {
             (101, reading(0.0)),
             (100, reading(1.0)),
             (100, reading(2.0)),
-            (102, Sent::Other(Reply::Failure(Failure::Disconnected))),
+            (102, Sent::Other(PutOrFailure::Failure(Failure::Disconnected))),
         ] {
             assert!(end(&mut batch, Ioid(number), reply).is_none());
         }
@@ -412,9 +417,9 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_channel_ends_its_own_operations_and_a_lost_circuit_all_that_are_under_way() {
+    fn a_lost_channel_ends_its_own_operations_and_a_lost_circuit_all_in_progress() {
         let mut batch = batch();
-        assert!(batch.asked().is_none());
+        assert!(batch.all_issued().is_none());
         end(&mut batch, Ioid(100), reading(1.0));
 
         assert!(batch.end_all(Some(Cid(2)), &Failure::Closed).is_none());
@@ -425,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_limits_that_came_first_are_given_with_the_value() {
+    fn units_and_limits_received_first_are_returned_with_the_value() {
         let meta = Arc::new(Meta { units: "mm".into(), ..Meta::default() });
         let mut batch = batch();
 
@@ -444,11 +449,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_another_type_and_one_that_says_no_end_their_operation() {
+    fn a_reply_of_another_type_and_a_refusal_end_their_operation() {
         let mut batch = batch();
 
         end(&mut batch, Ioid(100), Sent::Value(DbrType(19), Ok(Reading::bare(Value::from(1)))));
-        end(&mut batch, Ioid(101), Sent::Other(Reply::Written(Err(Eca::PUTFAIL))));
+        end(&mut batch, Ioid(101), Sent::Other(PutOrFailure::Written(Err(Eca::PUTFAIL))));
         end(&mut batch, Ioid(102), Sent::Value(DbrType(20), Err(Eca::GETFAIL)));
 
         let ended = ended(batch);

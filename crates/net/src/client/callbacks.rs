@@ -18,28 +18,28 @@ use crate::sync::lock;
 pub enum Executor {
     /// On one thread of the context, started with the first callback: a slow callback delays all others.
     #[default]
-    One,
+    OneThread,
     /// On this many threads of the context: a slow callback delays others only when all threads are busy.
-    Many(NonZeroUsize),
+    Threads(NonZeroUsize),
     /// Wherever the caller runs the job: a thread pool, the event loop of a graphical interface. The function is called
     /// on the thread that reads the circuit, so it must neither run the job there nor block.
-    Caller(Arc<dyn Fn(Job) + Send + Sync>),
+    Custom(Arc<dyn Fn(CallbackJob) + Send + Sync>),
 }
 
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Executor::One => write!(f, "One"),
-            Executor::Many(n) => write!(f, "Many({n})"),
-            Executor::Caller(_) => write!(f, "Caller"),
+            Executor::OneThread => write!(f, "One"),
+            Executor::Threads(n) => write!(f, "Many({n})"),
+            Executor::Custom(_) => write!(f, "Caller"),
         }
     }
 }
 
 /// Queued events of one monitor, to be passed to its callback.
-pub struct Job(Weak<MonitorCore>);
+pub struct CallbackJob(Weak<MonitorCore>);
 
-impl Job {
+impl CallbackJob {
     /// Calls the callback with each queued event, on this thread.
     pub fn run(self) {
         if let Some(monitor) = self.0.upgrade() {
@@ -52,14 +52,14 @@ impl Job {
 #[derive(Debug)]
 pub(super) struct Callbacks {
     executor: Executor,
-    line: Mutex<Line>,
+    line: Mutex<WaitingMonitors>,
     changed: Condvar,
     is_ended: AtomicBool,
 }
 
 /// The monitors that wait for a thread, and the number of idle threads.
 #[derive(Debug, Default)]
-struct Line {
+struct WaitingMonitors {
     /// Monitors with events for their callbacks, in the order of arrival. Bounded by the number of monitors: each is
     /// listed at most once, and not again until its callback has returned.
     monitors: VecDeque<Arc<MonitorCore>>,
@@ -70,9 +70,9 @@ impl Callbacks {
     /// Starts the threads; they end with [`Callbacks::end`].
     pub(super) fn start(executor: Executor) -> io::Result<Arc<Callbacks>> {
         let n_threads = match &executor {
-            Executor::One => 1,
-            Executor::Many(n) => n.get().min(limit::CALLBACK_THREADS_MAX),
-            Executor::Caller(_) => 0,
+            Executor::OneThread => 1,
+            Executor::Threads(n) => n.get().min(limit::CALLBACK_THREADS_MAX),
+            Executor::Custom(_) => 0,
         };
         let callbacks = Arc::new(Callbacks {
             executor,
@@ -94,8 +94,8 @@ impl Callbacks {
     /// Schedules the callbacks of these monitors and empties `monitors`. Waking a thread costs a system call, so it is
     /// woken once for all monitors that arrive together, and not again until it has taken them.
     pub(super) fn call(&self, monitors: &mut Vec<Arc<MonitorCore>>) {
-        if let Executor::Caller(run) = &self.executor {
-            return monitors.drain(..).for_each(|monitor| run(Job(Arc::downgrade(&monitor))));
+        if let Executor::Custom(run) = &self.executor {
+            return monitors.drain(..).for_each(|monitor| run(CallbackJob(Arc::downgrade(&monitor))));
         }
         let mut line = lock(&self.line);
         let is_awaited = line.monitors.is_empty() && line.n_asleep > 0;
@@ -103,8 +103,8 @@ impl Callbacks {
         drop(line);
         match self.executor {
             _ if !is_awaited => {}
-            Executor::Many(_) => self.changed.notify_all(),
-            Executor::One | Executor::Caller(_) => self.changed.notify_one(),
+            Executor::Threads(_) => self.changed.notify_all(),
+            Executor::OneThread | Executor::Custom(_) => self.changed.notify_one(),
         }
     }
 
@@ -131,8 +131,8 @@ impl Callbacks {
             }
             match self.executor {
                 // Leave some for the other threads.
-                Executor::Many(_) => batch.extend(line.monitors.pop_front()),
-                Executor::One | Executor::Caller(_) => std::mem::swap(&mut batch, &mut line.monitors),
+                Executor::Threads(_) => batch.extend(line.monitors.pop_front()),
+                Executor::OneThread | Executor::Custom(_) => std::mem::swap(&mut batch, &mut line.monitors),
             }
             drop(line);
             for monitor in batch.drain(..) {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_executor_is_shown_as_what_it_is() {
-        let executors = [Executor::One, Executor::Many(NonZeroUsize::MIN), Executor::Caller(Arc::new(|_| {}))];
+        let executors = [Executor::OneThread, Executor::Threads(NonZeroUsize::MIN), Executor::Custom(Arc::new(|_| {}))];
 
         assert_eq!(executors.map(|executor| format!("{executor:?}")), ["One", "Many(1)", "Caller"]);
     }

@@ -14,11 +14,11 @@ use fodo_data::Array;
 pub use self::handle::Channel;
 use self::state::{Phase, State};
 pub(super) use self::state::{Responsiveness, Trouble};
-use super::circuit::{Afterwards, Circuit, Place, Seat};
+use super::circuit::{Afterwards, Circuit, ServerChannel, Subscriptions};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
 use super::operation::{OperationCore, Task};
-use super::{ContextCore, Error, ErrorKind, Facts, Priority, Refusal};
+use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
 use crate::sync::lock;
 
@@ -56,10 +56,10 @@ pub(super) struct Activated {
 }
 
 /// Where an operation can be issued if not on the circuit that was tried.
-pub(super) enum Seating {
+pub(super) enum Elsewhere {
     /// On this circuit.
-    On(Arc<Circuit>),
-    Nowhere,
+    OnCircuit(Arc<Circuit>),
+    NotActive,
 }
 
 impl std::fmt::Debug for ChannelCore {
@@ -89,8 +89,8 @@ impl ChannelCore {
     }
 
     /// Speeds up the search, because a caller is waiting.
-    pub(super) fn hurry(&self) {
-        self.context.search().hurry();
+    pub(super) fn flush_searches(&self) {
+        self.context.search().flush_searches();
     }
 
     /// The timeout of calls that have none of their own.
@@ -99,7 +99,7 @@ impl ChannelCore {
     }
 
     /// Registers an awaited operation, so that it ends at its deadline.
-    pub(super) fn end_in_time(&self, operation: &Arc<OperationCore>) {
+    pub(super) fn add_deadline(&self, operation: &Arc<OperationCore>) {
         self.context.deadlines().add(operation);
     }
 
@@ -108,7 +108,7 @@ impl ChannelCore {
         let mut state = lock(&self.state);
         let has_changed = std::mem::replace(&mut state.rights, rights) != rights;
         if let Some(facts) = state.facts().filter(|_| has_changed) {
-            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.allowed(facts.clone())));
+            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.rights_changed(facts.clone())));
         }
     }
 
@@ -131,7 +131,7 @@ impl ChannelCore {
     }
 
     /// The server has rejected the request to create this channel, with an explanation.
-    pub(super) fn complained(&self, refusal: Refusal) {
+    pub(super) fn create_rejected(&self, refusal: Refusal) {
         let mut state = lock(&self.state);
         if let Phase::Connecting(circuit) = &state.phase {
             let trouble = Trouble::Refused(circuit.server(), refusal);
@@ -144,14 +144,14 @@ impl ChannelCore {
     pub(super) fn activated(
         &self,
         circuit: &Arc<Circuit>,
-        place: Place,
+        server_channel: ServerChannel,
         afterwards: &mut Afterwards,
     ) -> Option<Activated> {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Closed) {
             return None;
         }
-        state.phase = Phase::Active(circuit.clone(), place, Responsiveness::Responsive);
+        state.phase = Phase::Active(circuit.clone(), server_channel, Responsiveness::Responsive);
         let until = state.until_active.take();
         if until.as_ref().is_some_and(|until| until.is_sought) {
             self.context.search().stop(self.cid);
@@ -160,7 +160,7 @@ impl ChannelCore {
         operations.retain(|(operation, task)| match state.ended(&self.name, task) {
             None => true,
             Some(result) => {
-                afterwards.woken.extend(operation.end(result).somebody());
+                afterwards.woken.extend(operation.end(result).into_option());
                 false
             }
         });
@@ -173,23 +173,23 @@ impl ChannelCore {
         Some(Activated { operations, monitors: state.monitors.clone() })
     }
 
-    /// The channel's place on this circuit, if it is active there.
-    pub(super) fn place_on(&self, circuit: &Arc<Circuit>) -> Option<Place> {
+    /// The server's identity of the channel on this circuit, if it is active there.
+    pub(super) fn server_channel_on(&self, circuit: &Arc<Circuit>) -> Option<ServerChannel> {
         match &lock(&self.state).phase {
-            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Some(*place),
+            Phase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Some(*server_channel),
             _ => None,
         }
     }
 
-    /// The channel's place on this circuit if the task can be issued there at once; otherwise where it can be issued.
-    pub(super) fn seat_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<Place, Seating> {
+    /// The server's identity of the channel on this circuit if the task can be issued there at once; otherwise where it can be issued.
+    pub(super) fn server_channel_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<ServerChannel, Elsewhere> {
         let state = lock(&self.state);
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
-            Phase::Active(..) if !state.allows(task) => Err(Seating::Nowhere),
-            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Ok(*place),
-            Phase::Active(on, ..) => Err(Seating::On(on.clone())),
-            _ => Err(Seating::Nowhere),
+            Phase::Active(..) if !state.allows(task) => Err(Elsewhere::NotActive),
+            Phase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
+            Phase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
+            _ => Err(Elsewhere::NotActive),
         }
     }
 
@@ -236,7 +236,7 @@ impl ChannelCore {
         }
     }
 
-    pub(super) fn facts(&self) -> Option<Facts> {
+    pub(super) fn facts(&self) -> Option<ChannelFacts> {
         lock(&self.state).facts()
     }
 
@@ -263,24 +263,24 @@ impl ChannelCore {
     }
 
     /// The subscriptions of its monitors.
-    pub(super) fn seats(&self) -> Vec<Seat> {
-        lock(&self.state).monitors.iter().filter_map(|monitor| monitor.seat()).collect()
+    pub(super) fn subscriptions(&self) -> Vec<Subscriptions> {
+        lock(&self.state).monitors.iter().filter_map(|monitor| monitor.subscriptions()).collect()
     }
 
     pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {
         lock(&self.state).monitors.retain(|known| !Arc::ptr_eq(known, monitor));
     }
 
-    /// Starts a task. `is_driven`: the caller waits for it at once; `room`: memory for the reply.
-    fn start(self: &Arc<Self>, task: Task, is_driven: bool, room: Option<Array>) -> Arc<OperationCore> {
-        let operation = OperationCore::new(self.clone(), room);
+    /// Starts a task. `is_driven`: the caller waits for it at once; `buffer`: memory for the reply.
+    fn start(self: &Arc<Self>, task: Task, is_driven: bool, buffer: Option<Array>) -> Arc<OperationCore> {
+        let operation = OperationCore::new(self.clone(), buffer);
         let mut lost = None;
         for _ in 0..limit::ISSUE_ATTEMPTS {
-            let (circuit, place) = {
+            let (circuit, server_channel) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
-                    Phase::Active(circuit, place, _) => match state.ended(&self.name, &task) {
-                        None => (circuit.clone(), *place),
+                    Phase::Active(circuit, server_channel, _) => match state.ended(&self.name, &task) {
+                        None => (circuit.clone(), *server_channel),
                         Some(result) => {
                             operation.end(result).wake();
                             return operation;
@@ -301,7 +301,7 @@ impl ChannelCore {
                     }
                 }
             };
-            if circuit.issue(&operation, &task, place, is_driven) {
+            if circuit.issue(&operation, &task, server_channel, is_driven) {
                 return operation;
             }
             // The circuit was lost between the two locks; the channel is now on another circuit or being searched for.
@@ -331,7 +331,7 @@ impl ChannelCore {
             let waiting = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
             (phase, waiting, std::mem::take(&mut state.monitors))
         };
-        self.context.search().leave(self.cid);
+        self.context.search().remove_channel(self.cid);
         for (operation, _) in waiting {
             operation.end(Err(self.closed())).wake();
         }
@@ -344,10 +344,10 @@ impl ChannelCore {
         let phase = std::mem::replace(&mut lock(&self.state).phase, Phase::Closed);
         match phase {
             Phase::Connecting(circuit) => circuit.clear(self.cid, None),
-            Phase::Active(circuit, place, _) => circuit.clear(self.cid, Some(place.sid)),
+            Phase::Active(circuit, server_channel, _) => circuit.clear(self.cid, Some(server_channel.sid)),
             Phase::Searching | Phase::Closed => {}
         }
-        self.context.search().leave(self.cid);
+        self.context.search().remove_channel(self.cid);
     }
 }
 

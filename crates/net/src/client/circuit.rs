@@ -4,10 +4,10 @@
 //! reply is received; replies for others it queues. When it leaves, the next blocked caller takes over. Without one,
 //! the circuit rests for a moment ([`limit::LEASE`]) and then returns to the reactor. That part is in `drive`.
 
-mod answers;
 mod drive;
-mod place;
+mod replies;
 mod requests;
+mod server_channel;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,14 +22,14 @@ use fodo_ca::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
-pub(super) use self::place::{Expected, Place};
+pub(super) use self::server_channel::{Expected, ServerChannel};
 use super::batch::{Batch, Failure};
 use super::channel::{ChannelCore, Trouble};
+use super::id_map::IdMap;
 use super::monitor::MonitorCore;
-use super::numbering::Numbering;
 use super::operation::{OperationCore, Waiter};
-use super::reactor::{Driven, Reactor};
-use super::role::{Reader, Role};
+use super::reactor::{EventHandler, Reactor};
+use super::role::{Reader, ReaderRole};
 use super::{ContextCore, Error, ErrorKind, Refusal};
 use crate::limit;
 use crate::sync::lock;
@@ -49,17 +49,17 @@ pub(super) struct Circuit {
 struct State {
     machine: Machine,
     phase: Phase,
-    role: Role<ThreadId, Thread>,
+    role: ReaderRole<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
     channels: NumberMap<Cid, Arc<ChannelCore>>,
     /// Individual operations, and requests for units, limits and labels.
-    operations: Numbering<Ioid, InProgress>,
+    operations: IdMap<Ioid, InProgress>,
     /// Batches in progress. There are few, since a thread waits for each.
     batches: Vec<Batch>,
     batch_number_next: u32,
-    subscriptions: Numbering<SubscriptionId, Subscribed>,
-    flush_is_told: bool,
+    subscriptions: IdMap<SubscriptionId, Subscribed>,
+    flush_is_requested: bool,
     /// The reactor is scheduled to send a burst of puts soon.
     flush_is_timed: bool,
     /// When a put without a reply was last sent at once.
@@ -70,7 +70,7 @@ struct State {
     events: Vec<Event>,
     began: Instant,
     /// When the bytes being handled were received, in nanoseconds since `began`.
-    heard_ns: u64,
+    received_ns: u64,
     /// Monitors whose callbacks must run; scheduled together at the end of [`Circuit::dispatch`].
     called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
@@ -155,26 +155,26 @@ impl Circuit {
         let state = State {
             machine: Machine::new(config, now),
             phase: Phase::Opening(now.monotonic + limit::CONNECT),
-            role: Role::new(),
+            role: ReaderRole::new(),
             token: None,
             lease_is_timed: false,
             channels: NumberMap::default(),
-            operations: Numbering::new(requests::SINGLE_NUMBER_BITS),
+            operations: IdMap::new(requests::SINGLE_NUMBER_BITS),
             batches: Vec::new(),
             batch_number_next: requests::BATCH_NUMBERS.start,
-            subscriptions: Numbering::new(u32::BITS),
-            flush_is_told: false,
+            subscriptions: IdMap::new(u32::BITS),
+            flush_is_requested: false,
             flush_is_timed: false,
             burst_since: None,
             closes_when_sent: false,
             events: Vec::new(),
             began: now.monotonic,
-            heard_ns: 0,
+            received_ns: 0,
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
         let circuit = Arc::new(Circuit { server, reactor, context, stream, spin, state: Mutex::new(state) });
-        let driven: Weak<dyn Driven> = Arc::downgrade(&circuit) as Weak<dyn Driven>;
+        let driven: Weak<dyn EventHandler> = Arc::downgrade(&circuit) as Weak<dyn EventHandler>;
         let token = circuit.reactor.add(driven);
         lock(&circuit.state).token = Some(token);
         circuit.register(token)?;
@@ -213,9 +213,9 @@ impl Circuit {
         self.flush(&mut state);
         if matches!(state.role.reader(), Reader::Resting(_)) {
             // The reactor resumes reading at once.
-            self.tell_flush(&mut state);
+            self.request_flush(&mut state);
         }
-        self.tell_unsent(&mut state);
+        self.request_retry(&mut state);
         self.release(state);
         true
     }
@@ -236,8 +236,8 @@ impl Circuit {
     /// Closes a channel here, because another server has claimed its name while this server is silent.
     pub(super) fn abandon(self: &Arc<Self>, channel: &ChannelCore) {
         let mut state = lock(&self.state);
-        if let (Some(place), Phase::Open) = (channel.place_on(self), state.phase) {
-            state.machine.clear(channel.cid(), place.sid);
+        if let (Some(server_channel), Phase::Open) = (channel.server_channel_on(self), state.phase) {
+            state.machine.clear(channel.cid(), server_channel.sid);
         }
         self.lose(&mut state, channel.cid(), Trouble::Claimed(self.server));
         self.close_if_unused(&mut state);
@@ -260,39 +260,44 @@ impl Circuit {
     }
 
     /// Starts a monitor on an active channel.
-    pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, place: Place) {
+    pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, server_channel: ServerChannel) {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Closed && monitor.channel().place_on(self) == Some(place) {
-            self.subscribe_locked(&mut state, monitor, place);
+        if state.phase != Phase::Closed && monitor.channel().server_channel_on(self) == Some(server_channel) {
+            self.subscribe_locked(&mut state, monitor, server_channel);
             self.flush_with_others(&mut state);
         }
         self.release(state);
     }
 
-    fn subscribe_locked(self: &Arc<Self>, state: &mut State, monitor: &Arc<MonitorCore>, place: Place) {
+    fn subscribe_locked(
+        self: &Arc<Self>,
+        state: &mut State,
+        monitor: &Arc<MonitorCore>,
+        server_channel: ServerChannel,
+    ) {
         let options = monitor.options();
-        let description = place.description(&options.request).map(|dbr| {
+        let description = server_channel.description(&options.request).map(|dbr| {
             // Subscribed first, so that the first update has it already.
             let description = state.subscriptions.insert(Subscribed::Description(monitor.clone(), dbr));
-            state.machine.subscribe(place.sid, dbr, 1, EventMask::PROPERTY, description);
+            state.machine.subscribe(server_channel.sid, dbr, 1, EventMask::PROPERTY, description);
             description
         });
-        let (dbr, count) = place.asked(&options.request);
+        let (dbr, count) = server_channel.request_type(&options.request);
         let subscription =
-            state.subscriptions.insert(Subscribed::Updates(monitor.clone(), place.expected(&options.request)));
-        state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
-        let seat = Seat { place, subscription, description };
-        monitor.placed(self, seat);
+            state.subscriptions.insert(Subscribed::Updates(monitor.clone(), server_channel.expected(&options.request)));
+        state.machine.subscribe(server_channel.sid, dbr, count, options.mask, subscription);
+        let subscriptions = Subscriptions { server_channel, subscription, description };
+        monitor.set_subscriptions(self, subscriptions);
         if monitor.is_ended() {
             // Its owner dropped it before the subscription was recorded.
-            state.cancel(seat);
+            state.cancel(subscriptions);
         }
     }
 
     /// Ends the subscriptions of a monitor.
-    pub(super) fn cancel(&self, seat: Seat) {
+    pub(super) fn cancel(&self, subscriptions: Subscriptions) {
         let mut state = lock(&self.state);
-        state.cancel(seat);
+        state.cancel(subscriptions);
         self.flush_soon(&mut state);
         // Dropped on this thread, after unlocking.
         let dropped = std::mem::take(&mut state.afterwards.dropped);
@@ -301,11 +306,11 @@ impl Circuit {
     }
 
     /// Ensures that queued requests are sent.
-    fn tell_flush(&self, state: &mut State) {
-        if state.flush_is_told || state.phase != Phase::Open {
+    fn request_flush(&self, state: &mut State) {
+        if state.flush_is_requested || state.phase != Phase::Open {
             return;
         }
-        state.flush_is_told = true;
+        state.flush_is_requested = true;
         if let Some(token) = state.token {
             self.reactor.call_soon(token);
         }
@@ -344,10 +349,10 @@ impl Circuit {
                     Ok(n) => {
                         taken += n;
                         let now = clock::now();
-                        let heard = now.monotonic.saturating_duration_since(state.began);
-                        state.heard_ns = u64::try_from(heard.as_nanos()).unwrap_or(u64::MAX);
-                        for piece in buffer[..n].chunks(limit::PIECE_BYTES) {
-                            self.hear(state, piece, now);
+                        let since_open = now.monotonic.saturating_duration_since(state.began);
+                        state.received_ns = u64::try_from(since_open.as_nanos()).unwrap_or(u64::MAX);
+                        for piece in buffer[..n].chunks(limit::DECODE_PIECE_BYTES) {
+                            self.decode(state, piece, now);
                         }
                         if n < buffer.len() && !to_the_end {
                             return false;
@@ -414,7 +419,7 @@ impl Circuit {
         for channel in std::mem::take(&mut state.channels).into_values() {
             channel.lost(trouble.clone(), &mut state.afterwards);
         }
-        state.role.everybody().for_each(Thread::unpark);
+        state.role.waiting_callers().for_each(Thread::unpark);
     }
 
     /// The context is closed: sends as much as the socket accepts now, then closes.
@@ -460,16 +465,16 @@ impl Circuit {
 
 impl State {
     /// Ends the subscriptions of a monitor, if they still exist.
-    fn cancel(&mut self, seat: Seat) {
-        for subscription in seat.subscriptions() {
+    fn cancel(&mut self, subscriptions: Subscriptions) {
+        for subscription in subscriptions.ids() {
             let Some(subscribed) = self.subscriptions.remove(subscription) else { continue };
             if self.phase == Phase::Open {
                 let request = &subscribed.monitor().options().request;
-                let (dbr, count) = match (&subscribed, seat.place.description(request)) {
+                let (dbr, count) = match (&subscribed, subscriptions.server_channel.description(request)) {
                     (Subscribed::Description(..), Some(dbr)) => (dbr, 1),
-                    _ => seat.place.asked(request),
+                    _ => subscriptions.server_channel.request_type(request),
                 };
-                self.machine.cancel(seat.place.sid, dbr, count, subscription);
+                self.machine.cancel(subscriptions.server_channel.sid, dbr, count, subscription);
             }
             self.afterwards.dropped.push(subscribed.into_monitor());
         }
@@ -487,15 +492,15 @@ impl Drop for Circuit {
 
 /// The subscriptions of one monitor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
-    place: Place,
+pub(super) struct Subscriptions {
+    server_channel: ServerChannel,
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,
 }
 
-impl Seat {
-    fn subscriptions(&self) -> impl Iterator<Item = SubscriptionId> + use<> {
+impl Subscriptions {
+    fn ids(&self) -> impl Iterator<Item = SubscriptionId> + use<> {
         std::iter::once(self.subscription).chain(self.description)
     }
 }

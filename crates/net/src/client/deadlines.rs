@@ -8,7 +8,7 @@ use fodo_data::Now;
 use mio::Token;
 
 use super::operation::OperationCore;
-use super::reactor::{Driven, Reactor, Turn};
+use super::reactor::{EventHandler, NextCall, Reactor};
 use crate::limit;
 use crate::sync::lock;
 
@@ -39,7 +39,7 @@ impl Deadlines {
     pub(super) fn new(timeout: Duration, reactor: &Arc<Reactor>) -> Arc<Deadlines> {
         let state = State { token: None, awaited: VecDeque::new(), sweep_at: limit::AWAITED_SWEEP, called_at: None };
         let deadlines = Arc::new(Deadlines { timeout, reactor: reactor.clone(), state: Mutex::new(state) });
-        let driven: Weak<dyn Driven> = Arc::downgrade(&deadlines) as Weak<dyn Driven>;
+        let driven: Weak<dyn EventHandler> = Arc::downgrade(&deadlines) as Weak<dyn EventHandler>;
         lock(&deadlines.state).token = Some(reactor.add(driven));
         deadlines
     }
@@ -70,8 +70,8 @@ impl State {
     }
 }
 
-impl Driven for Deadlines {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
+impl EventHandler for Deadlines {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut due = Vec::new();
         let mut state = lock(&self.state);
         while let Some((_, operation)) = state.awaited.pop_front_if(|(at, _)| *at <= now.monotonic) {
@@ -79,7 +79,7 @@ impl Driven for Deadlines {
         }
         state.sweep();
         state.called_at = state.awaited.front().map(|(at, _)| *at);
-        let turn = state.called_at.map_or(Turn::Ready, Turn::By);
+        let turn = state.called_at.map_or(NextCall::OnReady, NextCall::At);
         drop(state);
         due.iter().for_each(|operation| operation.expire(self.timeout));
         turn

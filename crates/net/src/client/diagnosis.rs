@@ -14,7 +14,7 @@ use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
 use fodo_ca::{Cid, Ioid, Rights, Sid};
 
-use super::{Facts, Refusal};
+use super::{ChannelFacts, Refusal};
 use crate::config::{ClientConfig, Host};
 use crate::{Reading, clock, interfaces, limit, socket};
 
@@ -29,27 +29,27 @@ pub struct Diagnosis {
     /// The name that was searched for.
     pub pv: String,
     /// The addresses that were searched.
-    pub searched: Vec<Searched>,
+    pub searched: Vec<SearchedAddress>,
     /// The servers that claimed it, in the order of their replies. More than one is a configuration error of the plant.
-    pub claims: Vec<Claimed>,
+    pub claims: Vec<ClaimingServer>,
     /// How long the search waited for claims.
     pub waited: Duration,
 }
 
 /// One address that was searched.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Searched {
+pub struct SearchedAddress {
     /// The address.
     pub address: SocketAddr,
     /// How it was searched.
-    pub way: Way,
+    pub method: SearchMethod,
     /// The result.
-    pub outcome: Asked,
+    pub result: SearchResult,
 }
 
 /// How a name is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum SearchMethod {
     /// By a datagram, to all servers that it reaches.
     Datagram,
     /// On a circuit to a name server.
@@ -58,11 +58,11 @@ pub enum Way {
 
 /// The result of a search request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum SearchResult {
     /// It was sent; whether it was received is unknown.
     Sent,
     /// The host reported that no program listens on this port.
-    NobodyListens,
+    PortClosed,
     /// This host could not send it.
     NotSent {
         /// The system's error text.
@@ -72,18 +72,18 @@ pub enum Asked {
 
 /// A server that claimed the name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claimed {
+pub struct ClaimingServer {
     /// The address at which it accepts circuits.
     pub server: SocketAddr,
     /// How long its reply took.
     pub after: Duration,
     /// Which step it reached.
-    pub found: Found,
+    pub result: ClaimResult,
 }
 
 /// Which step was reached with a server that claimed the name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum ClaimResult {
     /// No TCP connection.
     NotConnected {
         /// The system's error text; a timeout if there was no reply at all.
@@ -106,7 +106,7 @@ pub enum Found {
     /// The channel exists.
     Channel {
         /// What the server has reported about it.
-        facts: Facts,
+        facts: ChannelFacts,
         /// How long connecting and creating the channel took.
         after: Duration,
         /// Its value. [`Refusal::ReadAccess`], without a request, if reading is not allowed; `None` if no reply was
@@ -119,19 +119,23 @@ impl Diagnosis {
     /// Searches for `pv` as a client with this configuration would, then connects to every server that claims it. Reads
     /// the value once; writes nothing.
     ///
-    /// Blocks for `patience` for each silent name server. The search blocks for `patience` if no server claims the
+    /// Blocks for `timeout` for each silent name server. The search blocks for `timeout` if no server claims the
     /// name; otherwise it waits another third of a second after the first claim, so that a second server can claim it
-    /// too. Then it blocks for at most `patience` for each server. Fails if the system provides no socket.
-    pub fn of(pv: &str, config: &ClientConfig, patience: Duration) -> io::Result<Diagnosis> {
+    /// too. Then it blocks for at most `timeout` for each server. Fails if the system provides no socket.
+    pub fn run(pv: &str, config: &ClientConfig, timeout: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
-        let mut searched = knock(config);
-        let (asked, known) = ask_name_servers(pv, config, patience);
-        let found = search(pv, config, &mut searched, known, patience)?;
+        let mut searched = probe_ports(config);
+        let (asked, known) = ask_name_servers(pv, config, timeout);
+        let found = search(pv, config, &mut searched, known, timeout)?;
         searched.extend(asked);
         let waited = start.elapsed();
         let claims = found
             .into_iter()
-            .map(|(server, after)| Claimed { server, after, found: visit(pv, server, config, patience) })
+            .map(|(server, after)| ClaimingServer {
+                server,
+                after,
+                result: connect_and_read(pv, server, config, timeout),
+            })
             .collect();
         Ok(Diagnosis { pv: pv.to_owned(), searched, claims, waited })
     }
@@ -139,26 +143,26 @@ impl Diagnosis {
 
 /// Tests whether a program listens at each address: sends a datagram without a search and checks for an ICMP error.
 /// Hosts do not answer broadcasts that way.
-fn knock(config: &ClientConfig) -> Vec<Searched> {
+fn probe_ports(config: &ClientConfig) -> Vec<SearchedAddress> {
     let mut addresses = config.search_addresses.clone();
     addresses.extend(config.search_hosts.iter().filter_map(Host::resolved));
     addresses.extend(config.interface_search_port.map(interfaces::search_addresses).unwrap_or_default());
     let mut is_new = HashSet::new();
     addresses.retain(|address| is_new.insert(*address));
-    let knocks: Vec<_> = addresses.iter().map(|&address| (address, knock_at(address, config))).collect();
-    std::thread::sleep(limit::KNOCK);
+    let knocks: Vec<_> = addresses.iter().map(|&address| (address, probe_port(address, config))).collect();
+    std::thread::sleep(limit::PROBE_WAIT);
     let outcome = |socket: io::Result<UdpSocket>| match socket.and_then(|socket| socket.recv(&mut [0; 64])) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Asked::NobodyListens,
-        Err(error) if error.kind() != ErrorKind::WouldBlock => Asked::NotSent { reason: error.to_string() },
-        _ => Asked::Sent,
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => SearchResult::PortClosed,
+        Err(error) if error.kind() != ErrorKind::WouldBlock => SearchResult::NotSent { reason: error.to_string() },
+        _ => SearchResult::Sent,
     };
     knocks
         .into_iter()
-        .map(|(address, socket)| Searched { address, way: Way::Datagram, outcome: outcome(socket) })
+        .map(|(address, socket)| SearchedAddress { address, method: SearchMethod::Datagram, result: outcome(socket) })
         .collect()
 }
 
-fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket> {
+fn probe_port(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket> {
     let mut bytes = Vec::new();
     Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.encode(&mut bytes);
     let socket = socket::searching(config.multicast_ttl)?;
@@ -168,22 +172,22 @@ fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket>
 }
 
 /// A server and how long its claim took.
-type Answer = (SocketAddr, Duration);
+type FoundServer = (SocketAddr, Duration);
 
 /// Asks each name server; returns the servers that they report for the name.
-fn ask_name_servers(pv: &str, config: &ClientConfig, patience: Duration) -> (Vec<Searched>, Vec<Answer>) {
+fn ask_name_servers(pv: &str, config: &ClientConfig, timeout: Duration) -> (Vec<SearchedAddress>, Vec<FoundServer>) {
     let (mut searched, mut found) = (Vec::new(), Vec::new());
     for address in config.name_servers.iter().filter_map(Host::resolved) {
         let start = Instant::now();
-        let outcome = match ask_name_server(pv, address, config, patience) {
+        let outcome = match ask_name_server(pv, address, config, timeout) {
             Ok(server) => {
                 found.extend(server.map(|server| (server, start.elapsed())));
-                Asked::Sent
+                SearchResult::Sent
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Asked::NobodyListens,
-            Err(error) => Asked::NotSent { reason: error.to_string() },
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => SearchResult::PortClosed,
+            Err(error) => SearchResult::NotSent { reason: error.to_string() },
         };
-        searched.push(Searched { address, way: Way::NameServer, outcome });
+        searched.push(SearchedAddress { address, method: SearchMethod::NameServer, result: outcome });
     }
     (searched, found)
 }
@@ -193,11 +197,11 @@ fn ask_name_server(
     pv: &str,
     address: SocketAddr,
     config: &ClientConfig,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Option<SocketAddr>> {
-    let end = Instant::now() + patience;
-    let stream = TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1)))?;
-    let mut call = Call { stream, circuit: Circuit::new(&identity(config), clock::now()), end };
+    let end = Instant::now() + timeout;
+    let stream = TcpStream::connect_timeout(&address, timeout.max(Duration::from_millis(1)))?;
+    let mut call = BlockingCircuit { stream, circuit: Circuit::new(&identity(config), clock::now()), end };
     let (mut searcher, mut datagrams) = (Searcher::new(1), Vec::new());
     searcher.add(CID, pv, clock::now());
     searcher.tick(clock::now(), &mut datagrams);
@@ -209,8 +213,8 @@ fn ask_name_server(
     });
     match claimed {
         Ok(server) => Ok(Some(server)),
-        Err(Ended::Silent) => Ok(None),
-        Err(Ended::Lost(reason)) => Err(io::Error::other(reason)),
+        Err(CallError::Silent) => Ok(None),
+        Err(CallError::Lost(reason)) => Err(io::Error::other(reason)),
     }
 }
 
@@ -218,14 +222,14 @@ fn ask_name_server(
 fn search(
     pv: &str,
     config: &ClientConfig,
-    searched: &mut [Searched],
-    mut found: Vec<Answer>,
-    patience: Duration,
-) -> io::Result<Vec<Answer>> {
+    searched: &mut [SearchedAddress],
+    mut found: Vec<FoundServer>,
+    timeout: Duration,
+) -> io::Result<Vec<FoundServer>> {
     let socket = socket::searching(config.multicast_ttl)?;
     socket.set_nonblocking(false)?;
     let start = Instant::now();
-    let mut end = start + if found.is_empty() { patience } else { limit::SECOND_CLAIM };
+    let mut end = start + if found.is_empty() { timeout } else { limit::SECOND_CLAIM };
     let mut searcher = Searcher::new(u64::from(std::process::id()));
     searcher.add(CID, pv, clock::now());
     let mut datagrams = Vec::new();
@@ -236,7 +240,7 @@ fn search(
             for one in searched.iter_mut() {
                 for address in interfaces::with_all_servers_here(&[one.address]) {
                     if let Err(error) = socket.send_to(&datagram.bytes, address) {
-                        one.outcome = Asked::NotSent { reason: error.to_string() };
+                        one.result = SearchResult::NotSent { reason: error.to_string() };
                     }
                 }
             }
@@ -266,17 +270,18 @@ fn claims(pv: &str, from: SocketAddr, bytes: &[u8]) -> Vec<Claim> {
     claims
 }
 
-fn visit(pv: &str, server: SocketAddr, config: &ClientConfig, patience: Duration) -> Found {
+fn connect_and_read(pv: &str, server: SocketAddr, config: &ClientConfig, timeout: Duration) -> ClaimResult {
     let start = Instant::now();
-    let connected = TcpStream::connect_timeout(&server, patience.max(Duration::from_millis(1)));
+    let connected = TcpStream::connect_timeout(&server, timeout.max(Duration::from_millis(1)));
     let stream = match connected {
         Ok(stream) => stream,
         Err(error) => {
             let is_refused = error.kind() == ErrorKind::ConnectionRefused;
-            return Found::NotConnected { reason: error.to_string(), is_refused };
+            return ClaimResult::NotConnected { reason: error.to_string(), is_refused };
         }
     };
-    let mut call = Call { stream, circuit: Circuit::new(&identity(config), clock::now()), end: start + patience };
+    let mut call =
+        BlockingCircuit { stream, circuit: Circuit::new(&identity(config), clock::now()), end: start + timeout };
     call.circuit.create(CID, pv, clock::now());
     let mut rights = Rights { read: false, write: false };
     let created = call.until(|event| match event {
@@ -285,23 +290,23 @@ fn visit(pv: &str, server: SocketAddr, config: &ClientConfig, patience: Duration
             None
         }
         Event::Created { sid, native, count, .. } => Some(Ok((sid, native, count))),
-        Event::CreateFailed { .. } | Event::ChannelGone { .. } => Some(Err(Found::Refused)),
+        Event::CreateFailed { .. } | Event::ChannelGone { .. } => Some(Err(ClaimResult::Refused)),
         _ => None,
     });
     let (sid, native, count) = match created {
         Ok(Ok(created)) => created,
         Ok(Err(found)) => return found,
-        Err(Ended::Silent) => return Found::Silent { after: start.elapsed() },
-        Err(Ended::Lost(reason)) => return Found::Lost { reason },
+        Err(CallError::Silent) => return ClaimResult::Silent { after: start.elapsed() },
+        Err(CallError::Lost(reason)) => return ClaimResult::Lost { reason },
     };
     let after = start.elapsed();
     let Some(kind) = native.kind() else {
-        return Found::Lost { reason: format!("the channel has type {native}, which is not a value type") };
+        return ClaimResult::Lost { reason: format!("the channel has type {native}, which is not a value type") };
     };
-    let facts = Facts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
+    let facts = ChannelFacts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
     let value =
         if rights.read { call.read(sid, DbrType::of(kind, Level::Time)) } else { Some(Err(Refusal::ReadAccess)) };
-    Found::Channel { facts, after, value }
+    ClaimResult::Channel { facts, after, value }
 }
 
 fn identity(config: &ClientConfig) -> Config {
@@ -315,21 +320,21 @@ fn identity(config: &ClientConfig) -> Config {
 }
 
 /// A circuit that one thread drives, blocking, until a deadline.
-struct Call {
+struct BlockingCircuit {
     stream: TcpStream,
     circuit: Circuit,
     end: Instant,
 }
 
 /// Why a call returned no result.
-enum Ended {
+enum CallError {
     /// Timed out.
     Silent,
     /// The connection is lost or unusable.
     Lost(String),
 }
 
-impl Call {
+impl BlockingCircuit {
     fn read(&mut self, sid: Sid, dbr: DbrType) -> Option<Result<Box<Reading>, Refusal>> {
         self.circuit.read(sid, dbr, 0, IOID);
         let answer = self.until(|event| match event {
@@ -343,25 +348,25 @@ impl Call {
     }
 
     /// Sends pending messages and handles events until one of them yields a result.
-    fn until<T>(&mut self, mut give: impl FnMut(Event) -> Option<T>) -> Result<T, Ended> {
+    fn until<T>(&mut self, mut give: impl FnMut(Event) -> Option<T>) -> Result<T, CallError> {
         let mut buffer = vec![0; limit::RECEIVE_BYTES];
         let mut events = Vec::new();
         loop {
             self.send()?;
             let left = self.end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Ended::Silent);
+                return Err(CallError::Silent);
             }
             self.stream.set_read_timeout(Some(left)).map_err(lost)?;
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(Ended::Lost("the server closed the connection".into())),
+                Ok(0) => return Err(CallError::Lost("the server closed the connection".into())),
                 Ok(n) => self.circuit.received(buffer.get(..n).unwrap_or_default(), clock::now(), &mut events),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(lost(error)),
             }
             for event in events.drain(..) {
                 if let Event::Closed(closed) = &event {
-                    return Err(Ended::Lost(format!("{closed:?}")));
+                    return Err(CallError::Lost(format!("{closed:?}")));
                 }
                 if let Some(given) = give(event) {
                     return Ok(given);
@@ -370,7 +375,7 @@ impl Call {
         }
     }
 
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), CallError> {
         loop {
             let ready = self.circuit.ready();
             let n = ready.len();
@@ -383,6 +388,6 @@ impl Call {
     }
 }
 
-fn lost(error: io::Error) -> Ended {
-    Ended::Lost(error.to_string())
+fn lost(error: io::Error) -> CallError {
+    CallError::Lost(error.to_string())
 }

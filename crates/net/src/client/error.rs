@@ -21,7 +21,7 @@ use fodo_ca::eca::Eca;
 ///
 /// # fn main() -> Result<(), fodo_net::Error> {
 /// // No server listens on this port.
-/// let context = Context::new(ClientConfig::at(vec!["127.0.0.1:9".parse().unwrap()]));
+/// let context = Context::new(ClientConfig::with_addresses(vec!["127.0.0.1:9".parse().unwrap()]));
 /// let channel = context.channel("demo:temperature")?;
 /// let error = channel.get_timeout(Duration::from_millis(10)).unwrap_err();
 ///

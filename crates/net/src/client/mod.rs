@@ -4,18 +4,18 @@
 //! [`Operation`] or await it.
 
 mod batch;
+mod beacon_listener;
 mod callbacks;
 mod channel;
 mod circuit;
 mod deadlines;
 pub mod diagnosis;
-mod ear;
 mod error;
+mod id_map;
 pub mod many;
 mod monitor;
 mod name_server;
 mod notice;
-mod numbering;
 mod operation;
 mod reactor;
 mod role;
@@ -30,16 +30,16 @@ use std::time::Duration;
 use fodo_data::Kind;
 
 use self::callbacks::Callbacks;
-pub use self::callbacks::{Executor, Job};
+pub use self::callbacks::{CallbackJob, Executor};
 pub use self::channel::{Channel, ChannelState};
 use self::circuit::Circuit;
 use self::deadlines::Deadlines;
 pub use self::error::{Error, ErrorKind, Refusal, WrongReply};
-pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorIter, MonitorOptions, WhenFull};
+pub use self::monitor::{Monitor, MonitorCounts, MonitorEvent, MonitorIter, MonitorOptions, WhenFull};
 pub use self::notice::Notice;
 use self::notice::Notices;
 pub use self::operation::{Operation, Output};
-pub(crate) use self::reactor::{Driven, Reactor, Turn};
+pub(crate) use self::reactor::{EventHandler, NextCall, Reactor};
 use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
@@ -54,7 +54,7 @@ use crate::sync::lock;
 ///
 /// ```
 /// # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
-/// # let config = fodo_net::ClientConfig::at(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+/// # let config = fodo_net::ClientConfig::with_addresses(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
 /// use fodo_net::Context;
 ///
 /// // `config`: for instance that of the environment, from `ClientConfig::from_env()`.
@@ -76,7 +76,7 @@ pub struct Context {
 struct ContextCore {
     config: ClientConfig,
     executor: Executor,
-    edge: OnceLock<Edge>,
+    edge: OnceLock<NetworkHandles>,
     deadlines: OnceLock<Arc<Deadlines>>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
@@ -97,12 +97,12 @@ enum Circuits {
 }
 
 /// What a context needs once it has a channel.
-struct Edge {
+struct NetworkHandles {
     reactor: Arc<Reactor>,
     search: Arc<Search>,
 }
 
-impl std::fmt::Debug for Edge {
+impl std::fmt::Debug for NetworkHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.search.fmt(f)
     }
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Edge {
 impl Context {
     /// Creates a context with this configuration. Opens no socket and starts no thread. See the example of [`Context`].
     pub fn new(config: ClientConfig) -> Context {
-        Context::with_executor(config, Executor::One)
+        Context::with_executor(config, Executor::OneThread)
     }
 
     /// Like [`Context::new`], but `executor` determines the threads on which monitor callbacks run.
@@ -124,7 +124,7 @@ impl Context {
     /// use fodo_net::{ClientConfig, Context, Executor};
     ///
     /// let four = NonZeroUsize::new(4).unwrap();
-    /// let context = Context::with_executor(ClientConfig::default(), Executor::Many(four));
+    /// let context = Context::with_executor(ClientConfig::default(), Executor::Threads(four));
     /// ```
     pub fn with_executor(config: ClientConfig, executor: Executor) -> Context {
         let core = ContextCore {
@@ -240,7 +240,7 @@ impl ContextCore {
         let reactor = Reactor::shared()?;
         let search = Search::shared(&self.config, &reactor, Arc::downgrade(self))?;
         // Another thread may have set it first; its edge is equivalent.
-        let _ = self.edge.set(Edge { reactor, search });
+        let _ = self.edge.set(NetworkHandles { reactor, search });
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl ContextCore {
         circuits.values().for_each(|circuit| circuit.end_with_context());
     }
 
-    fn edge(&self) -> &Edge {
+    fn edge(&self) -> &NetworkHandles {
         match self.edge.get() {
             Some(edge) => edge,
             None => unreachable!("a context with channels is open"),
@@ -293,7 +293,7 @@ impl ContextCore {
         Ok(circuit)
     }
 
-    fn tell(&self, notice: Notice) {
+    fn add_notice(&self, notice: Notice) {
         self.notices.push(notice);
     }
 
@@ -347,7 +347,7 @@ fn host() -> String {
 
 /// What the server has reported about a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ChannelFacts {
     /// The server's address.
     pub server: SocketAddr,
     /// The type of an element.

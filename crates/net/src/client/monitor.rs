@@ -13,9 +13,9 @@ use futures_core::Stream;
 use self::queue::Queue;
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore, Responsiveness};
-use super::circuit::{Circuit, Seat};
+use super::circuit::{Circuit, Subscriptions};
 use super::operation::{Waiter, deadline_after};
-use super::{Facts, Refusal, Request, WrongReply};
+use super::{ChannelFacts, Refusal, Request, WrongReply};
 use crate::sync::lock;
 
 /// What a subscription delivers.
@@ -68,9 +68,9 @@ impl MonitorOptions {
 #[non_exhaustive]
 pub enum MonitorEvent {
     /// The channel is active; an update follows.
-    Connected(Facts),
+    Connected(ChannelFacts),
     /// The server has changed the access rights of this client on the active channel.
-    Rights(Facts),
+    Rights(ChannelFacts),
     /// This many updates were merged into the following one, because they were not taken in time.
     Merged(u64),
     /// An update.
@@ -92,7 +92,7 @@ pub enum MonitorEvent {
 
 /// Update counters of a monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MonitorCounts {
     /// Updates received from the server.
     pub received: u64,
     /// Updates replaced or dropped because the queue was full.
@@ -141,7 +141,7 @@ struct State {
     n_merged: u64,
     n_disconnected: u64,
     waiters: Vec<Waiter>,
-    place: Option<(Arc<Circuit>, Seat)>,
+    subscriptions: Option<(Arc<Circuit>, Subscriptions)>,
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -170,7 +170,7 @@ impl MonitorCore {
             n_merged: 0,
             n_disconnected: 0,
             waiters: Vec::new(),
-            place: None,
+            subscriptions: None,
         };
         let (is_ended, state) = (AtomicBool::new(false), Mutex::new(state));
         Arc::new(MonitorCore { callbacks, is_ended, state, options, channel })
@@ -190,25 +190,25 @@ impl MonitorCore {
     }
 
     /// Records the circuit and number of the running subscription.
-    pub(super) fn placed(&self, circuit: &Arc<Circuit>, seat: Seat) {
-        lock(&self.state).place = Some((circuit.clone(), seat));
+    pub(super) fn set_subscriptions(&self, circuit: &Arc<Circuit>, subscriptions: Subscriptions) {
+        lock(&self.state).subscriptions = Some((circuit.clone(), subscriptions));
     }
 
     /// The number of the running subscription.
-    pub(super) fn seat(&self) -> Option<Seat> {
-        lock(&self.state).place.as_ref().map(|(_, seat)| *seat)
+    pub(super) fn subscriptions(&self) -> Option<Subscriptions> {
+        lock(&self.state).subscriptions.as_ref().map(|(_, subscriptions)| *subscriptions)
     }
 
     /// Sets the units, limits and labels of subsequent updates.
-    pub(super) fn described(&self, meta: Arc<Meta>) {
+    pub(super) fn set_meta(&self, meta: Arc<Meta>) {
         lock(&self.state).meta = Some(meta);
     }
 
-    pub(super) fn connected(self: &Arc<Self>, facts: Facts) -> Waiter {
+    pub(super) fn connected(self: &Arc<Self>, facts: ChannelFacts) -> Waiter {
         self.push(MonitorEvent::Connected(facts))
     }
 
-    pub(super) fn allowed(self: &Arc<Self>, facts: Facts) -> Waiter {
+    pub(super) fn rights_changed(self: &Arc<Self>, facts: ChannelFacts) -> Waiter {
         self.push(MonitorEvent::Rights(facts))
     }
 
@@ -221,7 +221,7 @@ impl MonitorCore {
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
         let mut state = lock(&self.state);
-        (state.place, state.updated_ns) = (None, None);
+        (state.subscriptions, state.updated_ns) = (None, None);
         state.n_disconnected += 1;
         drop(state);
         self.push(MonitorEvent::Disconnected)
@@ -229,7 +229,7 @@ impl MonitorCore {
 
     /// The context is closed.
     pub(super) fn closed(self: &Arc<Self>) -> Waiter {
-        lock(&self.state).place = None;
+        lock(&self.state).subscriptions = None;
         self.push(MonitorEvent::Closed)
     }
 
@@ -254,7 +254,7 @@ impl MonitorCore {
     }
 
     /// The server has sent an update of another type or length than requested.
-    pub(super) fn misled(self: &Arc<Self>, reply: WrongReply) -> Waiter {
+    pub(super) fn wrong_reply(self: &Arc<Self>, reply: WrongReply) -> Waiter {
         self.push(MonitorEvent::WrongReply(reply))
     }
 
@@ -266,16 +266,16 @@ impl MonitorCore {
     #[inline]
     fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent) -> Waiter {
         if state.is_closed {
-            return Waiter::Nobody;
+            return Waiter::None;
         }
         state.is_closed = matches!(event, MonitorEvent::Closed);
         state.n_merged += state.queue.enter(event, &self.options);
         if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
-            return if is_called { Waiter::Nobody } else { Waiter::Callback(self.clone()) };
+            return if is_called { Waiter::None } else { Waiter::Callback(self.clone()) };
         }
         match state.waiters.is_empty() {
-            true => Waiter::Nobody,
+            true => Waiter::None,
             false => Waiter::all(std::mem::take(&mut state.waiters)),
         }
     }
@@ -411,7 +411,7 @@ impl Monitor {
             if now >= deadline {
                 return None;
             }
-            self.core.channel.hurry();
+            self.core.channel.flush_searches();
             std::thread::park_timeout(deadline - now);
         }
     }
@@ -452,9 +452,9 @@ impl Monitor {
     }
 
     /// The update counters so far. See the example of [`Monitor`].
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MonitorCounts {
         let state = lock(&self.core.state);
-        Counts {
+        MonitorCounts {
             received: state.n_received,
             merged: state.n_merged,
             delivered: state.n_delivered,
@@ -522,9 +522,9 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         self.core.is_ended.store(true, Ordering::Release);
         self.core.channel.forget_monitor(&self.core);
-        let place = lock(&self.core.state).place.take();
-        if let Some((circuit, seat)) = place {
-            circuit.cancel(seat);
+        let server_channel = lock(&self.core.state).subscriptions.take();
+        if let Some((circuit, subscriptions)) = server_channel {
+            circuit.cancel(subscriptions);
         }
     }
 }

@@ -12,7 +12,7 @@ use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
-use super::reactor::{Driven, Reactor, Turn};
+use super::reactor::{EventHandler, NextCall, Reactor};
 use super::search::Search;
 use crate::sync::lock;
 use crate::{limit, socket};
@@ -45,7 +45,7 @@ enum Phase {
 
 /// The results of a turn, reported after the lock is released.
 #[derive(Default)]
-struct News {
+struct TurnResult {
     claims: Vec<(Cid, SocketAddr)>,
     is_reached: bool,
     is_lost: bool,
@@ -72,7 +72,7 @@ impl NameServer {
         let state = State { phase: Phase::Resting(now.monotonic), token: None, pause };
         let reactor = reactor.clone();
         let server = Arc::new(NameServer { address, config, reactor, search, state: Mutex::new(state) });
-        let driven: Weak<dyn Driven> = Arc::downgrade(&server) as Weak<dyn Driven>;
+        let driven: Weak<dyn EventHandler> = Arc::downgrade(&server) as Weak<dyn EventHandler>;
         let token = server.reactor.add(driven);
         lock(&server.state).token = Some(token);
         server.reactor.call_soon(token);
@@ -122,43 +122,43 @@ impl NameServer {
         state.pause = (state.pause * 2).min(limit::NAME_SERVER_PAUSES.1);
     }
 
-    fn go_on(&self, state: &mut State, now: Now) -> News {
-        let mut news = News::default();
+    fn advance(&self, state: &mut State, now: Now) -> TurnResult {
+        let mut result = TurnResult::default();
         if matches!(state.phase, Phase::Resting(until) if until <= now.monotonic) {
             self.open(state, now);
-            news.is_lost = matches!(state.phase, Phase::Resting(_));
+            result.is_lost = matches!(state.phase, Phase::Resting(_));
         }
         if let Phase::Opening(stream, until) = &state.phase {
             let has_failed = stream.take_error().ok().flatten().is_some() || *until <= now.monotonic;
             let is_open = stream.peer_addr().is_ok();
             if has_failed {
                 self.rest(state, now);
-                news.is_lost = true;
+                result.is_lost = true;
             } else if is_open
                 && let Phase::Opening(stream, _) = std::mem::replace(&mut state.phase, Phase::Resting(now.monotonic))
             {
                 state.phase = Phase::Open(stream, Box::new(Machine::new(&self.config, now)));
                 state.pause = limit::NAME_SERVER_PAUSES.0;
-                news.is_reached = true;
+                result.is_reached = true;
             }
         }
         if let Phase::Open(stream, machine) = &mut state.phase
-            && converse(stream, machine, self.address, now, &mut news).is_err()
+            && exchange(stream, machine, self.address, now, &mut result).is_err()
         {
             self.rest(state, now);
-            news.is_lost = true;
+            result.is_lost = true;
         }
-        news
+        result
     }
 }
 
 /// Reads, handles and writes as far as possible without blocking.
-fn converse(
+fn exchange(
     stream: &mut TcpStream,
     machine: &mut Machine,
     server: SocketAddr,
     now: Now,
-    news: &mut News,
+    result: &mut TurnResult,
 ) -> io::Result<()> {
     let (mut buffer, mut events) = ([0; 8192], Vec::new());
     loop {
@@ -169,15 +169,15 @@ fn converse(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        news.has_more = events.len() >= limit::TURN_DATAGRAMS;
-        if news.has_more {
+        result.has_more = events.len() >= limit::TURN_DATAGRAMS;
+        if result.has_more {
             break;
         }
     }
     machine.tick(now, &mut events);
     for event in events {
         match event {
-            Event::Claimed { cid, server: told } => news.claims.push((cid, told.unwrap_or(server))),
+            Event::Claimed { cid, server: claimed } => result.claims.push((cid, claimed.unwrap_or(server))),
             // A new connection may work better.
             Event::Unresponsive | Event::Closed(_) => return Err(io::ErrorKind::TimedOut.into()),
             // This circuit has no channels.
@@ -203,18 +203,18 @@ fn flush(stream: &mut TcpStream, machine: &mut Machine) -> io::Result<()> {
     }
 }
 
-impl Driven for NameServer {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
+impl EventHandler for NameServer {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
-        let news = self.go_on(&mut state, now);
+        let result = self.advance(&mut state, now);
         let turn = match &state.phase {
-            Phase::Resting(until) | Phase::Opening(_, until) => Turn::By(*until),
-            Phase::Open(..) if news.has_more => Turn::Again,
-            Phase::Open(_, machine) => machine.deadline().map_or(Turn::Ready, Turn::By),
+            Phase::Resting(until) | Phase::Opening(_, until) => NextCall::At(*until),
+            Phase::Open(..) if result.has_more => NextCall::Soon,
+            Phase::Open(_, machine) => machine.deadline().map_or(NextCall::OnReady, NextCall::At),
         };
         drop(state);
         if let Some(search) = self.search.upgrade() {
-            search.heard_from(self.address, &news.claims, news.is_reached, news.is_lost);
+            search.name_server_report(self.address, &result.claims, result.is_reached, result.is_lost);
         }
         turn
     }

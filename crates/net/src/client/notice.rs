@@ -34,7 +34,7 @@ pub enum Notice {
         refusal: Refusal,
     },
     /// A host name in an address list cannot be resolved; the client retries from time to time.
-    Unresolved {
+    UnresolvedHost {
         /// The host's name.
         host: String,
     },
@@ -58,7 +58,7 @@ impl fmt::Display for Notice {
                 write!(f, "two servers have \"{pv}\": using {used}, ignoring {ignored}; stop one of them")
             }
             Notice::PutRefused { pv, server, refusal } => write!(f, "{server} refused a put to \"{pv}\": {refusal}"),
-            Notice::Unresolved { host } => {
+            Notice::UnresolvedHost { host } => {
                 write!(f, "the host \"{host}\" cannot be resolved; it is ignored until it can be")
             }
             Notice::NameServerLost { server } => {
@@ -111,7 +111,7 @@ mod tests {
                 Notice::TwoServers { pv: "x:y".into(), used, ignored },
                 ["\"x:y\"", "using 10.0.0.1:5064", "10.0.0.2:5064"],
             ),
-            (Notice::Unresolved { host: "far".into() }, ["\"far\"", "cannot be resolved", "ignored"]),
+            (Notice::UnresolvedHost { host: "far".into() }, ["\"far\"", "cannot be resolved", "ignored"]),
             (Notice::NameServerLost { server: used }, ["name server", "10.0.0.1:5064", "retrying"]),
             (Notice::ServerStarted { server: used }, ["server", "10.0.0.1:5064", "started"]),
         ] {
@@ -121,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_notices_are_kept_when_nobody_takes_them_and_then_none_waits() {
+    fn the_first_notices_are_kept_when_they_are_not_taken() {
         let notices = Notices::default();
-        let notice = |number: usize| Notice::Unresolved { host: number.to_string() };
+        let notice = |number: usize| Notice::UnresolvedHost { host: number.to_string() };
 
         (0..limit::NOTICES + 10).for_each(|number| notices.push(notice(number)));
 
@@ -136,19 +136,19 @@ mod tests {
     #[test]
     fn a_wait_without_a_limit_returns_a_notice_that_is_there() {
         let notices = Notices::default();
-        notices.push(Notice::Unresolved { host: "far".into() });
+        notices.push(Notice::UnresolvedHost { host: "far".into() });
 
-        assert_eq!(notices.next(Duration::MAX), Some(Notice::Unresolved { host: "far".into() }));
+        assert_eq!(notices.next(Duration::MAX), Some(Notice::UnresolvedHost { host: "far".into() }));
     }
 
     #[test]
-    fn a_notice_that_comes_while_somebody_waits_is_given_to_them() {
+    fn a_notice_wakes_a_waiting_caller() {
         let notices = std::sync::Arc::new(Notices::default());
         let waiting = notices.clone();
         let waiter = std::thread::spawn(move || waiting.next(Duration::from_secs(60)));
 
-        notices.push(Notice::Unresolved { host: "far".into() });
+        notices.push(Notice::UnresolvedHost { host: "far".into() });
 
-        assert_eq!(waiter.join().unwrap(), Some(Notice::Unresolved { host: "far".into() }));
+        assert_eq!(waiter.join().unwrap(), Some(Notice::UnresolvedHost { host: "far".into() }));
     }
 }

@@ -9,9 +9,9 @@ use fodo_ca::Ioid;
 use fodo_data::{Array, Reading, Value};
 
 use super::channel::{Channel, ChannelCore};
-use super::circuit::{Circuit, Expected, Place};
+use super::circuit::{Circuit, Expected, ServerChannel};
 use super::monitor::MonitorCore;
-use super::{Error, Facts, Request};
+use super::{ChannelFacts, Error, Request};
 use crate::sync::lock;
 
 /// What an operation does.
@@ -30,9 +30,9 @@ pub(super) enum Task {
 impl Task {
     /// The expected reply to a get; `None` for the other tasks.
     #[inline]
-    pub(super) fn expected(&self, place: Place) -> Option<Expected> {
+    pub(super) fn expected(&self, server_channel: ServerChannel) -> Option<Expected> {
         match self {
-            Task::Get(request) => Some(place.expected(request)),
+            Task::Get(request) => Some(server_channel.expected(request)),
             Task::Connect | Task::Put(_) | Task::PutUnconfirmed(_) => None,
         }
     }
@@ -42,7 +42,7 @@ impl Task {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// For [`Task::Connect`].
-    Connected(Facts),
+    Connected(ChannelFacts),
     /// For [`Task::Get`].
     Reading(Reading),
     /// For both puts.
@@ -54,7 +54,7 @@ pub enum Outcome {
 pub(super) enum Waiter {
     /// Nothing yet.
     #[default]
-    Nobody,
+    None,
     /// A thread that is parked or about to park.
     Thread(Thread),
     /// A future.
@@ -68,7 +68,7 @@ pub(super) enum Waiter {
 impl Waiter {
     pub(super) fn wake(self) {
         match self {
-            Waiter::Nobody => {}
+            Waiter::None => {}
             Waiter::Thread(thread) => thread.unpark(),
             // A future's executor may panic; the reactor that wakes it must continue to serve others.
             Waiter::Future(waker) => {
@@ -79,9 +79,9 @@ impl Waiter {
         }
     }
 
-    /// `None` for [`Waiter::Nobody`].
-    pub(super) fn somebody(self) -> Option<Waiter> {
-        (!matches!(self, Waiter::Nobody)).then_some(self)
+    /// `None` for [`Waiter::None`].
+    pub(super) fn into_option(self) -> Option<Waiter> {
+        (!matches!(self, Waiter::None)).then_some(self)
     }
 
     /// Adds this waiter to the others, unless it is already among them.
@@ -117,7 +117,7 @@ struct Slot {
     state: State,
     waiter: Waiter,
     /// Memory for a large reply, until the request is issued.
-    room: Option<Array>,
+    buffer: Option<Array>,
 }
 
 /// The state of an operation; the comment of each says what it waits for.
@@ -134,12 +134,12 @@ enum State {
 }
 
 /// The operation ended before its request was sent.
-pub(super) struct Ended;
+pub(super) struct AlreadyEnded;
 
 impl OperationCore {
-    /// `room`: an array whose memory a large reply may reuse.
-    pub(super) fn new(channel: Arc<ChannelCore>, room: Option<Array>) -> Arc<OperationCore> {
-        let slot = Slot { state: State::Waiting, waiter: Waiter::Nobody, room };
+    /// `buffer`: an array whose memory a large reply may reuse.
+    pub(super) fn new(channel: Arc<ChannelCore>, buffer: Option<Array>) -> Arc<OperationCore> {
+        let slot = Slot { state: State::Waiting, waiter: Waiter::None, buffer };
         Arc::new(OperationCore { channel, slot: Mutex::new(slot) })
     }
 
@@ -148,13 +148,13 @@ impl OperationCore {
     }
 
     /// The request is being sent; returns the memory for its reply. `Err`: the operation has ended meanwhile.
-    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, Ended> {
+    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, AlreadyEnded> {
         let mut slot = lock(&self.slot);
         if !matches!(slot.state, State::Waiting) {
-            return Err(Ended);
+            return Err(AlreadyEnded);
         }
         slot.state = State::Issued(circuit.clone(), ioid);
-        Ok(slot.room.take())
+        Ok(slot.buffer.take())
     }
 
     /// Ends the operation unless it has already ended; returns the waiter to wake after releasing all locks.
@@ -165,7 +165,7 @@ impl OperationCore {
                 slot.state = State::Ended(result);
                 std::mem::take(&mut slot.waiter)
             }
-            State::Ended(_) | State::Taken => Waiter::Nobody,
+            State::Ended(_) | State::Taken => Waiter::None,
         }
     }
 
@@ -252,7 +252,7 @@ impl OperationCore {
             match self.circuit() {
                 Some(circuit) => circuit.drive(deadline, &|| self.has_ended()),
                 None => {
-                    self.channel.hurry();
+                    self.channel.flush_searches();
                     std::thread::park_timeout(deadline - now);
                 }
             }
@@ -266,17 +266,17 @@ pub(super) fn deadline_after(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
-/// What a successful operation returns: [`Facts`], a [`Reading`] or `()`. No other type can implement it.
+/// What a successful operation returns: [`ChannelFacts`], a [`Reading`] or `()`. No other type can implement it.
 pub trait Output: sealed::FromOutcome {}
 
-impl Output for Facts {}
+impl Output for ChannelFacts {}
 impl Output for Reading {}
 impl Output for () {}
 
 mod sealed {
     use fodo_data::Reading;
 
-    use super::super::Facts;
+    use super::super::ChannelFacts;
     use super::Outcome;
 
     /// Conversion from an outcome; `None` for the outcome of another task.
@@ -284,7 +284,7 @@ mod sealed {
         fn from_outcome(outcome: Outcome) -> Option<Self>;
     }
 
-    impl FromOutcome for Facts {
+    impl FromOutcome for ChannelFacts {
         #[inline]
         fn from_outcome(outcome: Outcome) -> Option<Self> {
             match outcome {
@@ -415,10 +415,10 @@ impl<T: Output> Future for Operation<T> {
             None => {
                 match self.core.circuit() {
                     Some(circuit) => circuit.attend(),
-                    None => self.core.channel.hurry(),
+                    None => self.core.channel.flush_searches(),
                 }
                 if !std::mem::replace(&mut self.has_deadline, true) {
-                    self.core.channel.end_in_time(&self.core);
+                    self.core.channel.add_deadline(&self.core);
                 }
                 Poll::Pending
             }
@@ -469,8 +469,8 @@ mod tests {
         assert_eq!(waiters.len(), 3);
         assert!(matches!(Waiter::all(waiters), Waiter::Several(waiters) if waiters.len() == 3));
         assert!(matches!(Waiter::all(vec![Waiter::Thread(std::thread::current())]), Waiter::Thread(_)));
-        assert!(Waiter::all(Vec::new()).somebody().is_none());
-        assert!(Waiter::Thread(std::thread::current()).somebody().is_some());
+        assert!(Waiter::all(Vec::new()).into_option().is_none());
+        assert!(Waiter::Thread(std::thread::current()).into_option().is_some());
     }
 
     #[test]
@@ -486,7 +486,7 @@ mod tests {
         let counting = Arc::new(Counting(AtomicUsize::new(0)));
         let future = || Waiter::Future(Waker::from(counting.clone()));
 
-        Waiter::Several(vec![future(), Waiter::Nobody, Waiter::Thread(std::thread::current()), future()]).wake();
+        Waiter::Several(vec![future(), Waiter::None, Waiter::Thread(std::thread::current()), future()]).wake();
 
         assert_eq!(counting.0.load(Ordering::Relaxed), 2);
         // Returns at once, since this thread was woken before it parks.

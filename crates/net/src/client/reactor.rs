@@ -16,24 +16,24 @@ use crate::sync::lock;
 use crate::timers::Timers;
 
 /// An object with a socket or a timer; the reactor calls it when either is due.
-pub trait Driven: Send + Sync {
+pub trait EventHandler: Send + Sync {
     /// Reads, writes and handles timers as far as possible without blocking.
-    fn turn(self: Arc<Self>, now: Now) -> Turn;
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall;
 }
 
 /// When the reactor calls the object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextCall {
     /// When the socket is ready.
-    Ready,
+    OnReady,
     /// When the socket is ready, or at this moment.
-    By(Instant),
+    At(Instant),
     /// At once, after the other objects: there was more to do than one turn allows.
-    Again,
+    Soon,
 }
 
 /// Commands from other threads to the reactor.
-enum Command {
+enum ReactorCommand {
     /// Call this object at this time at the latest.
     At(usize, Instant),
     /// Call this object soon.
@@ -47,8 +47,8 @@ pub struct Reactor {
     registry: Registry,
     waker: Waker,
     is_awake: AtomicBool,
-    commands: Mutex<Vec<Command>>,
-    driven: Mutex<Slab<Weak<dyn Driven>>>,
+    commands: Mutex<Vec<ReactorCommand>>,
+    driven: Mutex<Slab<Weak<dyn EventHandler>>>,
 }
 
 const WAKE: Token = Token(usize::MAX);
@@ -86,26 +86,26 @@ impl Reactor {
     }
 
     /// Adds an object; returns the token for its socket and timers.
-    pub fn add(&self, driven: Weak<dyn Driven>) -> Token {
+    pub fn add(&self, driven: Weak<dyn EventHandler>) -> Token {
         Token(lock(&self.driven).insert(driven))
     }
 
     /// Removes an object.
     pub fn remove(&self, token: Token) {
-        self.tell(Command::Forget(token.0));
+        self.send_command(ReactorCommand::Forget(token.0));
     }
 
     /// Calls an object at this time at the latest.
     pub fn call_at(&self, token: Token, at: Instant) {
-        self.tell(Command::At(token.0, at));
+        self.send_command(ReactorCommand::At(token.0, at));
     }
 
     /// Calls an object soon.
     pub fn call_soon(&self, token: Token) {
-        self.tell(Command::Soon(token.0));
+        self.send_command(ReactorCommand::Soon(token.0));
     }
 
-    fn tell(&self, command: Command) {
+    fn send_command(&self, command: ReactorCommand) {
         lock(&self.commands).push(command);
         if !self.is_awake.swap(true, Ordering::AcqRel) {
             // If the wake-up fails, the command waits for the next turn; there is no caller to report the error to.
@@ -130,9 +130,9 @@ impl Reactor {
             commands.append(&mut lock(&self.commands));
             for command in commands.drain(..) {
                 match command {
-                    Command::At(index, at) => timers.set_if_earlier(index, at),
-                    Command::Soon(index) => due.push(index),
-                    Command::Forget(index) => {
+                    ReactorCommand::At(index, at) => timers.set_if_earlier(index, at),
+                    ReactorCommand::Soon(index) => due.push(index),
+                    ReactorCommand::Forget(index) => {
                         timers.clear(index);
                         lock(&self.driven).try_remove(index);
                     }
@@ -157,10 +157,10 @@ impl Reactor {
         for &index in due {
             let driven = lock(&self.driven).get(index).and_then(Weak::upgrade);
             let Some(driven) = driven else { continue };
-            match driven.turn(now) {
-                Turn::Ready => timers.clear(index),
-                Turn::By(at) => timers.set(index, at),
-                Turn::Again => again.push(index),
+            match driven.on_event(now) {
+                NextCall::OnReady => timers.clear(index),
+                NextCall::At(at) => timers.set(index, at),
+                NextCall::Soon => again.push(index),
             }
         }
         again

@@ -16,7 +16,7 @@ pub enum Reader {
     Resting(Instant),
 }
 
-/// The result of [`Role::take`].
+/// The result of [`ReaderRole::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The calling thread is the reader; it must undo the reactor's registration.
@@ -29,15 +29,15 @@ pub enum Taken {
 
 /// The reader and the callers that wait for the role. `W` wakes one of them; `Id` identifies them.
 #[derive(Debug)]
-pub struct Role<Id, W> {
+pub struct ReaderRole<Id, W> {
     reader: Reader,
     blocked: Vec<(Id, W)>,
 }
 
-impl<Id: PartialEq, W> Role<Id, W> {
+impl<Id: PartialEq, W> ReaderRole<Id, W> {
     /// The reactor reads and no caller waits.
-    pub fn new() -> Role<Id, W> {
-        Role { reader: Reader::Reactor, blocked: Vec::new() }
+    pub fn new() -> ReaderRole<Id, W> {
+        ReaderRole { reader: Reader::Reactor, blocked: Vec::new() }
     }
 
     /// The current reader.
@@ -84,7 +84,7 @@ impl<Id: PartialEq, W> Role<Id, W> {
     }
 
     /// All waiting callers; used when the circuit has closed.
-    pub fn everybody(&self) -> impl Iterator<Item = &W> {
+    pub fn waiting_callers(&self) -> impl Iterator<Item = &W> {
         self.blocked.iter().map(|(_, waker)| waker)
     }
 }
@@ -100,7 +100,7 @@ mod tests {
 
     /// A circuit reduced to its role: replies are delivered one at a time to the reader.
     struct Shared {
-        role: Role<thread::ThreadId, thread::Thread>,
+        role: ReaderRole<thread::ThreadId, thread::Thread>,
         unread: Vec<usize>,
         answered: BTreeSet<usize>,
         /// The thread that the end of each operation wakes.
@@ -145,7 +145,7 @@ mod tests {
             || {
                 let n_callers = 4;
                 let shared = Arc::new(Mutex::new(Shared {
-                    role: Role::new(),
+                    role: ReaderRole::new(),
                     unread: (0..n_callers).collect(),
                     answered: BTreeSet::new(),
                     waiters: BTreeMap::new(),

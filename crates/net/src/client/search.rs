@@ -13,11 +13,11 @@ use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
+use super::beacon_listener::BeaconListener;
 use super::channel::ChannelCore;
-use super::ear::Ear;
 use super::name_server::NameServer;
 use super::notice::Notice;
-use super::reactor::{Driven, Reactor, Turn};
+use super::reactor::{EventHandler, NextCall, Reactor};
 use super::{ContextCore, circuit_config};
 use crate::config::ClientConfig;
 use crate::places::{Automatic, Places};
@@ -40,7 +40,7 @@ struct State {
     name_servers: Vec<Arc<NameServer>>,
     /// Name servers that were reported as lost.
     lost: Vec<SocketAddr>,
-    ear: Option<Ear>,
+    beacon_listener: Option<BeaconListener>,
     token: Option<Token>,
     /// All open channels; each is removed with its last handle.
     channels: NumberMap<Cid, Arc<ChannelCore>>,
@@ -102,7 +102,7 @@ impl Search {
                 name_server_places: Places::new(&[], &config.name_servers, Automatic::No, at),
                 name_servers: Vec::new(),
                 lost: Vec::new(),
-                ear: config.repeater_port.map(|port| Ear::new(port, now)),
+                beacon_listener: config.repeater_port.map(|port| BeaconListener::new(port, now)),
                 token: None,
                 channels: NumberMap::default(),
                 cid_next: 0,
@@ -113,7 +113,7 @@ impl Search {
             }),
             config: config.clone(),
         });
-        let driven: Weak<dyn Driven> = Arc::downgrade(&search) as Weak<dyn Driven>;
+        let driven: Weak<dyn EventHandler> = Arc::downgrade(&search) as Weak<dyn EventHandler>;
         let token = reactor.add(driven);
         lock(&search.state).token = Some(token);
         reactor.registry().register(&mut SourceFd(&search.socket.as_raw_fd()), token, Interest::READABLE)?;
@@ -128,7 +128,7 @@ impl Search {
     ///
     /// The first datagram is sent at once by this thread. If another one was sent just before, names are instead
     /// collected for a moment, or until a caller waits for one of them.
-    pub(super) fn enter(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
+    pub(super) fn add_channel(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
         let mut state = lock(&self.state);
         while state.channels.contains(Cid(state.cid_next)) {
             state.cid_next = state.cid_next.wrapping_add(1);
@@ -147,7 +147,7 @@ impl Search {
     }
 
     /// The channel was closed.
-    pub(super) fn leave(&self, cid: Cid) {
+    pub(super) fn remove_channel(&self, cid: Cid) {
         let mut state = lock(&self.state);
         state.searcher.remove(cid);
         state.channels.remove(cid);
@@ -181,7 +181,7 @@ impl Search {
     }
 
     /// A caller waits for a name: sends the collected searches now.
-    pub(super) fn hurry(&self) {
+    pub(super) fn flush_searches(&self) {
         let mut state = lock(&self.state);
         if let Some(until) = state.held_until.take() {
             let now = clock::now();
@@ -281,7 +281,7 @@ impl Search {
         for (from, range) in datagrams {
             let bytes = &bytes[range];
             state.searcher.handle(from, bytes, now, &mut claims);
-            if let Some(ear) = &mut state.ear {
+            if let Some(ear) = &mut state.beacon_listener {
                 ear.handle(from, bytes, now, &mut anomalies);
             }
         }
@@ -290,15 +290,15 @@ impl Search {
         }
         for anomaly in anomalies {
             if let Anomaly::Started(server) = anomaly {
-                state.tell(&Notice::ServerStarted { server });
+                state.notify_contexts(&Notice::ServerStarted { server });
             }
         }
         state.claimed(&claims)
     }
 
     /// Updates the address lists, and registers with the repeater.
-    fn look_around(self: &Arc<Self>, state: &mut State, now: Now) {
-        if let Some(ear) = &mut state.ear {
+    fn refresh_addresses(self: &Arc<Self>, state: &mut State, now: Now) {
+        if let Some(ear) = &mut state.beacon_listener {
             ear.tick(&self.socket, &self.reactor, now);
         }
         let wake = || {
@@ -329,15 +329,21 @@ impl Search {
         }
         let mut unresolved = state.places.take_unresolved();
         unresolved.append(&mut state.name_server_places.take_unresolved());
-        unresolved.into_iter().for_each(|host| state.tell(&Notice::Unresolved { host }));
+        unresolved.into_iter().for_each(|host| state.notify_contexts(&Notice::UnresolvedHost { host }));
     }
 
     /// Handles a name server's report: which servers have which names, and the state of its circuit.
-    pub(super) fn heard_from(&self, server: SocketAddr, told: &[(Cid, SocketAddr)], is_reached: bool, is_lost: bool) {
+    pub(super) fn name_server_report(
+        &self,
+        server: SocketAddr,
+        reported: &[(Cid, SocketAddr)],
+        is_reached: bool,
+        is_lost: bool,
+    ) {
         let now = clock::now();
         let mut state = lock(&self.state);
         let mut claims = Vec::new();
-        for &(cid, server) in told {
+        for &(cid, server) in reported {
             state.searcher.claimed(cid, server, &mut claims);
         }
         if is_reached {
@@ -347,12 +353,12 @@ impl Search {
         }
         if is_lost && !state.lost.contains(&server) {
             state.lost.push(server);
-            state.tell(&Notice::NameServerLost { server });
+            state.notify_contexts(&Notice::NameServerLost { server });
         }
         self.call_in_time(&mut state);
         let claimed = state.claimed(&claims);
         drop(state);
-        hand_on(claimed);
+        forward_claims(claimed);
     }
 }
 
@@ -364,7 +370,7 @@ pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Passes claims to their channels; channels on one circuit together.
-fn hand_on(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
+fn forward_claims(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
     claimed.retain(|(channel, claim)| !claim.is_first || channel.follows(claim.server));
     let is_alike = |(one, claim): &(Arc<ChannelCore>, Claim), (other, with): &(Arc<ChannelCore>, Claim)| {
         (claim.server, claim.is_first) == (with.server, with.is_first) && one.shares_circuits_with(other)
@@ -393,8 +399,8 @@ impl State {
         self.contexts.push(context);
     }
 
-    fn tell(&self, notice: &Notice) {
-        self.contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.tell(notice.clone()));
+    fn notify_contexts(&self, notice: &Notice) {
+        self.contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.add_notice(notice.clone()));
     }
 
     /// The time of the next due action.
@@ -402,15 +408,18 @@ impl State {
         // While all names are found, the addresses are not needed.
         let places = [self.places.deadline(), self.name_server_places.deadline()].into_iter().flatten().min();
         let places = places.filter(|_| self.searcher.n_names() > 0);
-        [self.searcher.deadline(), places, self.ear.as_ref().map(Ear::deadline)].into_iter().flatten().min()
+        [self.searcher.deadline(), places, self.beacon_listener.as_ref().map(BeaconListener::deadline)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
-impl Driven for Search {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
+impl EventHandler for Search {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let (claimed, is_more) = self.receive(now);
         let mut state = lock(&self.state);
-        self.look_around(&mut state, now);
+        self.refresh_addresses(&mut state, now);
         let mut datagrams = std::mem::take(&mut state.datagrams);
         match is_more {
             true => state.searcher.ask(now, &mut datagrams),
@@ -419,12 +428,12 @@ impl Driven for Search {
         self.send(&mut state, datagrams, now);
         state.called_at = state.deadline();
         let turn = match (is_more, state.called_at) {
-            (true, _) => Turn::Again,
-            (false, Some(due)) => Turn::By(due),
-            (false, None) => Turn::Ready,
+            (true, _) => NextCall::Soon,
+            (false, Some(due)) => NextCall::At(due),
+            (false, None) => NextCall::OnReady,
         };
         drop(state);
-        hand_on(claimed);
+        forward_claims(claimed);
         turn
     }
 }

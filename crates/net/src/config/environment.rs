@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use super::variable::{Form, Otherwise, VARIABLES, Variable};
+use super::variable::{DefaultValue, VARIABLES, ValueFormat, Variable};
 use super::{ConfigError, Host, variable};
 
 /// Where a variable's value comes from.
@@ -33,12 +33,12 @@ pub struct Setting {
 }
 
 /// Looks up variables: in the process's environment, or in a table in tests.
-pub(super) struct Environment<'a> {
+pub(super) struct Variables<'a> {
     pub(super) lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// The text that applies to a variable.
-struct Found {
+struct VariableText {
     /// Trimmed. Borrowed if it is a default, since a program may create a context for each of many objects.
     text: Cow<'static, str>,
     /// The variable that provided it.
@@ -46,64 +46,64 @@ struct Found {
     is_set: bool,
 }
 
-impl Found {
-    fn wrong(&self, form: Form) -> ConfigError {
+impl VariableText {
+    fn wrong(&self, form: ValueFormat) -> ConfigError {
         self.wrong_part(form, &self.text)
     }
 
-    fn wrong_part(&self, form: Form, part: &str) -> ConfigError {
+    fn wrong_part(&self, form: ValueFormat, part: &str) -> ConfigError {
         ConfigError { variable: self.at.name, text: part.to_owned(), expected: form.expected() }
     }
 }
 
-impl Environment<'_> {
-    fn found(&self, variable: &'static Variable) -> Found {
+impl Variables<'_> {
+    fn found(&self, variable: &'static Variable) -> VariableText {
         let trimmed = |text: String| if text.trim().len() < text.len() { text.trim().to_owned() } else { text };
         let text = (self.lookup)(variable.name).map(trimmed).filter(|text| !text.is_empty());
-        match (text, variable.otherwise) {
-            (Some(text), _) => Found { text: text.into(), at: variable, is_set: true },
-            (None, Otherwise::Text(text)) => Found { text: text.into(), at: variable, is_set: false },
-            (None, Otherwise::Variable(other)) => self.found(other),
+        match (text, variable.default) {
+            (Some(text), _) => VariableText { text: text.into(), at: variable, is_set: true },
+            (None, DefaultValue::Text(text)) => VariableText { text: text.into(), at: variable, is_set: false },
+            (None, DefaultValue::Variable(other)) => self.found(other),
         }
     }
 
     fn number<T: std::str::FromStr>(&self, variable: &'static Variable) -> Result<T, ConfigError> {
         let found = self.found(variable);
-        found.text.parse().map_err(|_| found.wrong(variable.form))
+        found.text.parse().map_err(|_| found.wrong(variable.format))
     }
 
     pub(super) fn port(&self, variable: &'static Variable) -> Result<u16, ConfigError> {
         self.number(variable)
     }
 
-    pub(super) fn routers(&self, variable: &'static Variable) -> Result<u32, ConfigError> {
+    pub(super) fn hops(&self, variable: &'static Variable) -> Result<u32, ConfigError> {
         Ok(u32::from(self.number::<NonZeroU8>(variable)?.get()))
     }
 
     pub(super) fn bytes(&self, variable: &'static Variable) -> Result<usize, ConfigError> {
         let bytes: usize = self.number(variable)?;
-        Ok(if let Form::Bytes(least) = variable.form { bytes.max(least) } else { bytes })
+        Ok(if let ValueFormat::Bytes(least) = variable.format { bytes.max(least) } else { bytes })
     }
 
     pub(super) fn seconds(&self, variable: &'static Variable) -> Result<Duration, ConfigError> {
         let seconds: f64 = self.number(variable)?;
         if !(seconds > 0.0 && seconds < 1e9) {
-            return Err(self.found(variable).wrong(variable.form));
+            return Err(self.found(variable).wrong(variable.format));
         }
         let seconds = Duration::from_secs_f64(seconds);
-        Ok(if let Form::Seconds(least) = variable.form { seconds.max(least) } else { seconds })
+        Ok(if let ValueFormat::Seconds(least) = variable.format { seconds.max(least) } else { seconds })
     }
 
     pub(super) fn microseconds(&self, variable: &'static Variable) -> Result<Duration, ConfigError> {
         Ok(Duration::from_micros(u64::from(self.number::<u32>(variable)?)))
     }
 
-    pub(super) fn yes(&self, variable: &'static Variable) -> Result<bool, ConfigError> {
+    pub(super) fn is_yes(&self, variable: &'static Variable) -> Result<bool, ConfigError> {
         let found = self.found(variable);
         match &found.text {
             text if text.eq_ignore_ascii_case("yes") => Ok(true),
             text if text.eq_ignore_ascii_case("no") => Ok(false),
-            _ => Err(found.wrong(variable.form)),
+            _ => Err(found.wrong(variable.format)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Environment<'_> {
                 None => (part, Some(port)),
                 Some((name, port)) => (name, port.parse().ok().filter(|_| !name.is_empty())),
             };
-            let port = port.ok_or_else(|| found.wrong_part(variable.form, part))?;
+            let port = port.ok_or_else(|| found.wrong_part(variable.format, part))?;
             if let Ok(ip) = name.parse::<Ipv4Addr>() {
                 let address = SocketAddr::new(IpAddr::V4(ip), port);
                 if !addresses.contains(&address) {
@@ -142,7 +142,7 @@ impl Environment<'_> {
         let (mut addresses, names) = self.hosts(variable, 0)?;
         for host in names {
             let resolved = host.resolved();
-            addresses.push(resolved.ok_or_else(|| self.found(variable).wrong_part(variable.form, &host.name))?);
+            addresses.push(resolved.ok_or_else(|| self.found(variable).wrong_part(variable.format, &host.name))?);
         }
         let ips = addresses.iter().filter_map(|address| match address.ip() {
             IpAddr::V4(ip) => Some(ip),
@@ -167,28 +167,30 @@ impl Environment<'_> {
         Setting { variable, origin, value, remark }
     }
 
-    fn value(&self, variable: &'static Variable, found: &Found) -> Result<String, ConfigError> {
-        Ok(match variable.form {
-            Form::Hosts => {
+    fn value(&self, variable: &'static Variable, found: &VariableText) -> Result<String, ConfigError> {
+        Ok(match variable.format {
+            ValueFormat::Hosts => {
                 self.hosts(variable, 0)?;
                 found.text.split_whitespace().collect::<Vec<_>>().join(" ")
             }
-            Form::Addresses => self.addresses(variable)?.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(" "),
-            Form::Port => self.port(variable)?.to_string(),
-            Form::Seconds(_) => self.seconds(variable)?.as_secs_f64().to_string(),
-            Form::Choice => if self.yes(variable)? { "YES" } else { "NO" }.to_owned(),
-            Form::Bytes(_) => self.bytes(variable)?.to_string(),
-            Form::Routers => self.routers(variable)?.to_string(),
-            Form::Microseconds => self.microseconds(variable)?.as_micros().to_string(),
+            ValueFormat::Addresses => {
+                self.addresses(variable)?.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(" ")
+            }
+            ValueFormat::Port => self.port(variable)?.to_string(),
+            ValueFormat::Seconds(_) => self.seconds(variable)?.as_secs_f64().to_string(),
+            ValueFormat::YesNo => if self.is_yes(variable)? { "YES" } else { "NO" }.to_owned(),
+            ValueFormat::Bytes(_) => self.bytes(variable)?.to_string(),
+            ValueFormat::Hops => self.hops(variable)?.to_string(),
+            ValueFormat::Microseconds => self.microseconds(variable)?.as_micros().to_string(),
         })
     }
 
-    fn remark(&self, variable: &'static Variable, found: &Found, value: Option<&String>) -> Option<String> {
-        if variable == &variable::MAX_ARRAY_BYTES && self.yes(&variable::AUTO_ARRAY_BYTES) == Ok(true) {
+    fn remark(&self, variable: &'static Variable, found: &VariableText, value: Option<&String>) -> Option<String> {
+        if variable == &variable::MAX_ARRAY_BYTES && self.is_yes(&variable::AUTO_ARRAY_BYTES) == Ok(true) {
             let reason = "not used: EPICS_CA_AUTO_ARRAY_BYTES is YES, so memory limits the size of arrays";
             return Some(reason.to_owned());
         }
-        if !matches!(variable.form, Form::Seconds(_) | Form::Bytes(_)) {
+        if !matches!(variable.format, ValueFormat::Seconds(_) | ValueFormat::Bytes(_)) {
             return None;
         }
         let (asked, counts): (f64, f64) = (found.text.parse().ok()?, value?.parse().ok()?);

@@ -6,9 +6,9 @@ mod variable;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use self::environment::Environment;
+use self::environment::Variables;
 pub use self::environment::{Origin, Setting};
-pub use self::variable::{Form, Otherwise, Side, VARIABLES, Variable, help};
+pub use self::variable::{DefaultValue, VARIABLES, ValueFormat, Variable, VariableUser, help};
 use crate::limit;
 
 /// UDP port of searches and, if it is free, TCP port of circuits.
@@ -160,18 +160,18 @@ impl std::error::Error for ConfigError {}
 ///
 /// Resolves host names in the lists that a server needs before it starts; this may take long.
 pub fn settings() -> Vec<Setting> {
-    Environment { lookup: &process }.settings()
+    Variables { lookup: &process }.settings()
 }
 
 /// Variables of the process's environment that start like those of Channel Access but are unknown.
-pub fn strangers() -> Vec<String> {
+pub fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let mut strangers: Vec<String> = names.filter(|name| is_stranger(name)).collect();
-    strangers.sort();
-    strangers
+    let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
+    unknown.sort();
+    unknown
 }
 
-fn is_stranger(name: &str) -> bool {
+fn is_unknown(name: &str) -> bool {
     let is_ours = name.starts_with("EPICS_CA_") || name.starts_with("EPICS_CAS_");
     is_ours && VARIABLES.iter().all(|variable| variable.name != name)
 }
@@ -186,14 +186,14 @@ impl Default for ClientConfig {
         ClientConfig {
             interface_search_port: Some(SERVER_PORT),
             repeater_port: Some(REPEATER_PORT),
-            ..ClientConfig::at(Vec::new())
+            ..ClientConfig::with_addresses(Vec::new())
         }
     }
 }
 
 impl ClientConfig {
     /// Searches only these addresses and receives no beacons; all else as by default.
-    pub fn at(search_addresses: Vec<SocketAddr>) -> ClientConfig {
+    pub fn with_addresses(search_addresses: Vec<SocketAddr>) -> ClientConfig {
         ClientConfig {
             search_addresses,
             search_hosts: Vec::new(),
@@ -216,10 +216,10 @@ impl ClientConfig {
 
     /// Like [`ClientConfig::from_env`], with `lookup` in place of the environment.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
-        ClientConfig::from_environment(&Environment { lookup })
+        ClientConfig::from_environment(&Variables { lookup })
     }
 
-    fn from_environment(environment: &Environment) -> Result<ClientConfig, ConfigError> {
+    fn from_environment(environment: &Variables) -> Result<ClientConfig, ConfigError> {
         let port = environment.port(&variable::SERVER_PORT)?;
         let (search_addresses, search_hosts) = environment.hosts(&variable::ADDR_LIST, port)?;
         let (name_servers, by_name) = environment.hosts(&variable::NAME_SERVERS, port)?;
@@ -227,11 +227,11 @@ impl ClientConfig {
         Ok(ClientConfig {
             search_addresses,
             search_hosts,
-            interface_search_port: environment.yes(&variable::AUTO_ADDR_LIST)?.then_some(port),
+            interface_search_port: environment.is_yes(&variable::AUTO_ADDR_LIST)?.then_some(port),
             name_servers: by_number.chain(by_name).collect(),
             search_period_max: environment.seconds(&variable::MAX_SEARCH_PERIOD)?,
             repeater_port: Some(environment.port(&variable::REPEATER_PORT)?),
-            multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
+            multicast_ttl: environment.hops(&variable::MCAST_TTL)?,
             echo_after: environment.seconds(&variable::CONN_TMO)?,
             payload_bytes_max: payload_bytes(environment)?,
             operation_timeout: limit::OPERATION,
@@ -268,10 +268,10 @@ impl ServerConfig {
 
     /// Like [`ServerConfig::from_env`], with `lookup` in place of the environment.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
-        ServerConfig::from_environment(&Environment { lookup })
+        ServerConfig::from_environment(&Variables { lookup })
     }
 
-    fn from_environment(environment: &Environment) -> Result<ServerConfig, ConfigError> {
+    fn from_environment(environment: &Variables) -> Result<ServerConfig, ConfigError> {
         let beacon_port = environment.port(&variable::CAS_BEACON_PORT)?;
         let (beacon_addresses, beacon_hosts) = environment.hosts(&variable::CAS_BEACON_ADDR_LIST, beacon_port)?;
         let mut interfaces = environment.addresses(&variable::CAS_INTF_ADDR_LIST)?;
@@ -282,10 +282,10 @@ impl ServerConfig {
             port: environment.port(&variable::CAS_SERVER_PORT)?,
             beacon_addresses,
             beacon_hosts,
-            beacons_to_interfaces: environment.yes(&variable::CAS_AUTO_BEACON_ADDR_LIST)?,
+            beacons_to_interfaces: environment.is_yes(&variable::CAS_AUTO_BEACON_ADDR_LIST)?,
             beacon_port,
             beacon_period_max: environment.seconds(&variable::CAS_BEACON_PERIOD)?,
-            multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
+            multicast_ttl: environment.hops(&variable::MCAST_TTL)?,
             payload_bytes_max: payload_bytes(environment)?,
             spin: environment.microseconds(&variable::SPIN)?,
             status_prefix: None,
@@ -308,8 +308,8 @@ fn automatic_payload_bytes() -> usize {
     1024 * 1024 * 1024
 }
 
-fn payload_bytes(environment: &Environment) -> Result<usize, ConfigError> {
-    if environment.yes(&variable::AUTO_ARRAY_BYTES)? {
+fn payload_bytes(environment: &Variables) -> Result<usize, ConfigError> {
+    if environment.is_yes(&variable::AUTO_ARRAY_BYTES)? {
         return Ok(automatic_payload_bytes());
     }
     // The limit applies to the array; a payload also contains its metadata.
@@ -325,15 +325,15 @@ mod tests {
     }
 
     fn client(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
-        ClientConfig::from_environment(&Environment { lookup })
+        ClientConfig::from_environment(&Variables { lookup })
     }
 
     fn server(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
-        ServerConfig::from_environment(&Environment { lookup })
+        ServerConfig::from_environment(&Variables { lookup })
     }
 
     fn setting(rows: &[(&str, &str)], name: &str) -> Setting {
-        let settings = Environment { lookup: &table(rows) }.settings();
+        let settings = Variables { lookup: &table(rows) }.settings();
         settings.into_iter().find(|setting| setting.variable.name == name).unwrap()
     }
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_tells_where_its_value_comes_from() {
+    fn a_setting_reports_its_origin() {
         let rows = [("EPICS_CA_SERVER_PORT", "6064"), ("EPICS_CAS_BEACON_PORT", " ")];
 
         let origins = ["EPICS_CA_SERVER_PORT", "EPICS_CAS_SERVER_PORT", "EPICS_CAS_BEACON_PORT"].map(|name| {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_does_not_count_as_it_stands_has_a_remark() {
+    fn a_setting_that_is_adjusted_or_unused_has_a_remark() {
         let slow = setting(&[("EPICS_CA_MAX_SEARCH_PERIOD", "1")], "EPICS_CA_MAX_SEARCH_PERIOD");
         let unused = setting(&[("EPICS_CA_MAX_ARRAY_BYTES", "100000")], "EPICS_CA_MAX_ARRAY_BYTES");
         let plain = setting(&[("EPICS_CA_CONN_TMO", "2.5")], "EPICS_CA_CONN_TMO");
@@ -383,17 +383,17 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_is_a_stranger_and_others_programs_variables_are_not() {
+    fn a_misspelt_variable_is_unknown_and_those_of_other_programs_are_not() {
         let names = ["EPICS_CA_ADDRLIST", "EPICS_CAS_PORT", "EPICS_CA_ADDR_LIST", "EPICS_PVA_ADDR_LIST", "HOME"];
 
-        assert_eq!(names.map(is_stranger), [true, true, false, false, false]);
+        assert_eq!(names.map(is_unknown), [true, true, false, false, false]);
     }
 
     #[test]
-    fn no_variable_falls_back_to_one_of_another_form() {
+    fn no_variable_falls_back_to_one_of_another_format() {
         for variable in VARIABLES {
-            if let Otherwise::Variable(other) = variable.otherwise {
-                assert_eq!(variable.form, other.form, "{}", variable.name);
+            if let DefaultValue::Variable(other) = variable.default {
+                assert_eq!(variable.format, other.format, "{}", variable.name);
             }
         }
     }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn row_59_a_name_in_a_list_is_kept_to_be_looked_up_and_stops_nobody() {
+    fn row_59_a_host_name_in_a_list_is_kept_to_be_resolved_and_stops_no_program() {
         let lookup = table(&[
             ("EPICS_CA_ADDR_LIST", "no-such-host.invalid 127.0.0.1 other.invalid:6000"),
             ("EPICS_CA_NAME_SERVERS", "10.0.0.1 names.invalid:7000"),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_none_is_told_with_its_host() {
+    fn an_invalid_port_is_reported_with_its_host() {
         let lookup = table(&[("EPICS_CA_ADDR_LIST", "127.0.0.1 host:many")]);
 
         assert_eq!(client(&lookup).unwrap_err().text, "host:many");
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_text_is_understood_within_its_bounds_and_else_told_with_what_is_expected() {
+    fn every_format_is_parsed_within_its_bounds_and_otherwise_reported_with_what_is_expected() {
         for (name, text, expected) in [
             ("EPICS_CA_SERVER_PORT", " 6064 ", "6064"),
             ("EPICS_CA_SERVER_PORT", "65535", "65535"),
@@ -604,7 +604,7 @@ mod tests {
         assert!(settings.iter().map(|setting| setting.variable).eq(VARIABLES.iter().copied()));
         assert_eq!(process("NO_SUCH_VARIABLE_HERE"), None);
         assert!(process("PATH").is_some_and(|path| path.contains('/')));
-        assert!(strangers().iter().all(|name| is_stranger(name)));
+        assert!(unknown_variables().iter().all(|name| is_unknown(name)));
     }
 
     #[test]

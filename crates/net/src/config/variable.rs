@@ -11,18 +11,18 @@ pub struct Variable {
     /// Its name.
     pub name: &'static str,
     /// Which side uses it.
-    pub side: Side,
+    pub user: VariableUser,
     /// What it does, in a few words.
     pub purpose: &'static str,
     /// The default if it is not set. As in EPICS base, an empty variable counts as not set.
-    pub otherwise: Otherwise,
+    pub default: DefaultValue,
     /// How its text is parsed.
-    pub form: Form,
+    pub format: ValueFormat,
 }
 
 /// Which side uses a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum VariableUser {
     /// Clients. Servers may fall back to it.
     Client,
     /// Servers.
@@ -33,7 +33,7 @@ pub enum Side {
 
 /// The default of a variable that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Otherwise {
+pub enum DefaultValue {
     /// This text.
     Text(&'static str),
     /// The value of another variable.
@@ -42,7 +42,7 @@ pub enum Otherwise {
 
 /// How a variable's text is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueFormat {
     /// Host addresses or names, each optionally with `:port`, separated by blanks.
     Hosts,
     /// Addresses, or names that are resolved when the program starts, separated by blanks.
@@ -52,27 +52,27 @@ pub enum Form {
     /// Seconds above 0; smaller values are raised to this minimum.
     Seconds(Duration),
     /// YES or NO.
-    Choice,
+    YesNo,
     /// A number of bytes; smaller values are raised to this minimum.
     Bytes(usize),
     /// A number of routers, 1 to 255.
-    Routers,
+    Hops,
     /// Microseconds, 0 or more.
     Microseconds,
 }
 
-impl Form {
+impl ValueFormat {
     /// What is expected, for an error text.
     pub(super) const fn expected(self) -> &'static str {
         match self {
-            Form::Hosts => "host names or addresses, each optionally with \":port\"",
-            Form::Addresses => "addresses, or host names that can be resolved",
-            Form::Port => "a port, 1 to 65535",
-            Form::Seconds(_) => "a number of seconds above 0",
-            Form::Choice => "YES or NO",
-            Form::Bytes(_) => "a number of bytes",
-            Form::Routers => "a number of routers, 1 to 255",
-            Form::Microseconds => "a whole number of microseconds",
+            ValueFormat::Hosts => "host names or addresses, each optionally with \":port\"",
+            ValueFormat::Addresses => "addresses, or host names that can be resolved",
+            ValueFormat::Port => "a port, 1 to 65535",
+            ValueFormat::Seconds(_) => "a number of seconds above 0",
+            ValueFormat::YesNo => "YES or NO",
+            ValueFormat::Bytes(_) => "a number of bytes",
+            ValueFormat::Hops => "a number of routers, 1 to 255",
+            ValueFormat::Microseconds => "a whole number of microseconds",
         }
     }
 }
@@ -101,105 +101,124 @@ pub static VARIABLES: [&Variable; 19] = [
 ];
 
 /// A help line for each variable that `is_wanted` selects: its name, what it does, and its default.
-pub fn help(is_wanted: impl Fn(Side) -> bool) -> String {
-    let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.side));
+pub fn help(is_wanted: impl Fn(VariableUser) -> bool) -> String {
+    let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.user));
     let lines = wanted.map(|variable| {
-        let otherwise = match variable.otherwise {
-            Otherwise::Text("") => String::new(),
-            Otherwise::Text(text) => format!(" ({text})"),
-            Otherwise::Variable(other) => format!(" ({})", other.name),
+        let otherwise = match variable.default {
+            DefaultValue::Text("") => String::new(),
+            DefaultValue::Text(text) => format!(" ({text})"),
+            DefaultValue::Variable(other) => format!(" ({})", other.name),
         };
         format!("  {:<31}  {}{otherwise}", variable.name, variable.purpose)
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-const fn variable(name: &'static str, side: Side, form: Form, otherwise: Otherwise, purpose: &'static str) -> Variable {
-    Variable { name, side, purpose, otherwise, form }
+const fn variable(
+    name: &'static str,
+    side: VariableUser,
+    form: ValueFormat,
+    otherwise: DefaultValue,
+    purpose: &'static str,
+) -> Variable {
+    Variable { name, user: side, purpose, default: otherwise, format: form }
 }
 
-const fn client(name: &'static str, form: Form, default: &'static str, purpose: &'static str) -> Variable {
-    variable(name, Side::Client, form, Otherwise::Text(default), purpose)
+const fn client(name: &'static str, form: ValueFormat, default: &'static str, purpose: &'static str) -> Variable {
+    variable(name, VariableUser::Client, form, DefaultValue::Text(default), purpose)
 }
 
-const fn server(name: &'static str, form: Form, otherwise: Otherwise, purpose: &'static str) -> Variable {
-    variable(name, Side::Server, form, otherwise, purpose)
+const fn server(name: &'static str, form: ValueFormat, otherwise: DefaultValue, purpose: &'static str) -> Variable {
+    variable(name, VariableUser::Server, form, otherwise, purpose)
 }
 
 pub(super) static ADDR_LIST: Variable =
-    client("EPICS_CA_ADDR_LIST", Form::Hosts, "", "search addresses: hosts, networks, groups");
+    client("EPICS_CA_ADDR_LIST", ValueFormat::Hosts, "", "search addresses: hosts, networks, groups");
 pub(super) static AUTO_ADDR_LIST: Variable =
-    client("EPICS_CA_AUTO_ADDR_LIST", Form::Choice, "YES", "YES: also broadcast on all interfaces");
+    client("EPICS_CA_AUTO_ADDR_LIST", ValueFormat::YesNo, "YES", "YES: also broadcast on all interfaces");
 pub(super) static NAME_SERVERS: Variable =
-    client("EPICS_CA_NAME_SERVERS", Form::Hosts, "", "name servers for searches over TCP");
-pub(super) static SERVER_PORT: Variable = client("EPICS_CA_SERVER_PORT", Form::Port, "5064", "port of searches");
-pub(super) static REPEATER_PORT: Variable = client("EPICS_CA_REPEATER_PORT", Form::Port, "5065", "UDP port of beacons");
+    client("EPICS_CA_NAME_SERVERS", ValueFormat::Hosts, "", "name servers for searches over TCP");
+pub(super) static SERVER_PORT: Variable = client("EPICS_CA_SERVER_PORT", ValueFormat::Port, "5064", "port of searches");
+pub(super) static REPEATER_PORT: Variable =
+    client("EPICS_CA_REPEATER_PORT", ValueFormat::Port, "5065", "UDP port of beacons");
 pub(super) static MAX_SEARCH_PERIOD: Variable = client(
     "EPICS_CA_MAX_SEARCH_PERIOD",
-    Form::Seconds(limit::SEARCH_PERIOD_SETTING_MIN),
+    ValueFormat::Seconds(limit::SEARCH_PERIOD_SETTING_MIN),
     "300",
     "longest time between searches for a name, in s",
 );
 pub(super) static MCAST_TTL: Variable = variable(
     "EPICS_CA_MCAST_TTL",
-    Side::Both,
-    Form::Routers,
-    Otherwise::Text("1"),
+    VariableUser::Both,
+    ValueFormat::Hops,
+    DefaultValue::Text("1"),
     "maximum number of routers a multicast passes",
 );
-pub(super) static CONN_TMO: Variable =
-    client("EPICS_CA_CONN_TMO", Form::Seconds(Duration::ZERO), "30", "seconds of silence until a server is probed");
+pub(super) static CONN_TMO: Variable = client(
+    "EPICS_CA_CONN_TMO",
+    ValueFormat::Seconds(Duration::ZERO),
+    "30",
+    "seconds of silence until a server is probed",
+);
 pub(super) static AUTO_ARRAY_BYTES: Variable = variable(
     "EPICS_CA_AUTO_ARRAY_BYTES",
-    Side::Both,
-    Form::Choice,
-    Otherwise::Text("YES"),
+    VariableUser::Both,
+    ValueFormat::YesNo,
+    DefaultValue::Text("YES"),
     "NO: the next variable limits arrays",
 );
 pub(super) static MAX_ARRAY_BYTES: Variable = variable(
     "EPICS_CA_MAX_ARRAY_BYTES",
-    Side::Both,
-    Form::Bytes(limit::ARRAY_SETTING_MIN_BYTES),
-    Otherwise::Text("16384"),
+    VariableUser::Both,
+    ValueFormat::Bytes(limit::ARRAY_SETTING_MIN_BYTES),
+    DefaultValue::Text("16384"),
     "maximum size of an array, in bytes",
 );
 pub(super) static SPIN: Variable = variable(
     "FODO_SPIN_US",
-    Side::Both,
-    Form::Microseconds,
-    Otherwise::Text("0"),
+    VariableUser::Both,
+    ValueFormat::Microseconds,
+    DefaultValue::Text("0"),
     "how long to poll for data before sleeping, in us",
 );
 pub(super) static BEACON_PERIOD: Variable = server(
     "EPICS_CA_BEACON_PERIOD",
-    Form::Seconds(Duration::ZERO),
-    Otherwise::Text("15"),
+    ValueFormat::Seconds(Duration::ZERO),
+    DefaultValue::Text("15"),
     "older name of EPICS_CAS_BEACON_PERIOD",
 );
 pub(super) static CAS_INTF_ADDR_LIST: Variable = server(
     "EPICS_CAS_INTF_ADDR_LIST",
-    Form::Addresses,
-    Otherwise::Text(""),
+    ValueFormat::Addresses,
+    DefaultValue::Text(""),
     "interfaces to serve on, groups to join; empty: all",
 );
-pub(super) static CAS_IGNORE_ADDR_LIST: Variable =
-    server("EPICS_CAS_IGNORE_ADDR_LIST", Form::Addresses, Otherwise::Text(""), "hosts whose UDP searches are ignored");
+pub(super) static CAS_IGNORE_ADDR_LIST: Variable = server(
+    "EPICS_CAS_IGNORE_ADDR_LIST",
+    ValueFormat::Addresses,
+    DefaultValue::Text(""),
+    "hosts whose UDP searches are ignored",
+);
 pub(super) static CAS_SERVER_PORT: Variable =
-    server("EPICS_CAS_SERVER_PORT", Form::Port, Otherwise::Variable(&SERVER_PORT), "port to serve on");
-pub(super) static CAS_BEACON_ADDR_LIST: Variable =
-    server("EPICS_CAS_BEACON_ADDR_LIST", Form::Hosts, Otherwise::Variable(&ADDR_LIST), "addresses for beacons");
+    server("EPICS_CAS_SERVER_PORT", ValueFormat::Port, DefaultValue::Variable(&SERVER_PORT), "port to serve on");
+pub(super) static CAS_BEACON_ADDR_LIST: Variable = server(
+    "EPICS_CAS_BEACON_ADDR_LIST",
+    ValueFormat::Hosts,
+    DefaultValue::Variable(&ADDR_LIST),
+    "addresses for beacons",
+);
 pub(super) static CAS_AUTO_BEACON_ADDR_LIST: Variable = server(
     "EPICS_CAS_AUTO_BEACON_ADDR_LIST",
-    Form::Choice,
-    Otherwise::Variable(&AUTO_ADDR_LIST),
+    ValueFormat::YesNo,
+    DefaultValue::Variable(&AUTO_ADDR_LIST),
     "NO: beacons only to listed addresses",
 );
 pub(super) static CAS_BEACON_PORT: Variable =
-    server("EPICS_CAS_BEACON_PORT", Form::Port, Otherwise::Variable(&REPEATER_PORT), "port of beacons");
+    server("EPICS_CAS_BEACON_PORT", ValueFormat::Port, DefaultValue::Variable(&REPEATER_PORT), "port of beacons");
 pub(super) static CAS_BEACON_PERIOD: Variable = server(
     "EPICS_CAS_BEACON_PERIOD",
-    Form::Seconds(Duration::ZERO),
-    Otherwise::Variable(&BEACON_PERIOD),
+    ValueFormat::Seconds(Duration::ZERO),
+    DefaultValue::Variable(&BEACON_PERIOD),
     "longest time between beacons, in s",
 );
 
@@ -210,7 +229,7 @@ mod tests {
     #[test]
     fn a_help_has_a_line_for_each_variable_of_a_side_with_what_holds_without_it() {
         let all = help(|_| true);
-        let of_servers = help(|side| side == Side::Server);
+        let of_servers = help(|side| side == VariableUser::Server);
 
         assert_eq!(all.lines().count(), VARIABLES.len());
         let line = |name: &str| all.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();

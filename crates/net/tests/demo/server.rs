@@ -80,6 +80,6 @@
         ..ServerConfig::default()
     };
     let server = Server::start(config, Arc::new(table)).unwrap();
-    let config = ClientConfig::at(vec![(Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+    let config = ClientConfig::with_addresses(vec![(Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
     (server, Context::new(config))
 }

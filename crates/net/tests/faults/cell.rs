@@ -189,7 +189,7 @@ pub fn client(server: &Server) -> Context {
 
 /// A client that searches on this port.
 pub fn client_at(udp_port: u16) -> Context {
-    Context::new(ClientConfig { payload_bytes_max: 256 << 20, ..ClientConfig::at(vec![local(udp_port)]) })
+    Context::new(ClientConfig { payload_bytes_max: 256 << 20, ..ClientConfig::with_addresses(vec![local(udp_port)]) })
 }
 
 pub fn number(reading: &Reading) -> f64 {

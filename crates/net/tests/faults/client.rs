@@ -46,7 +46,7 @@ fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
     liar.set_read_timeout(Some(PATIENCE)).unwrap();
     let server = serve(&Table::of([("y", Cell::new(2.5))]));
     let places = vec![liar.local_addr().unwrap(), local(server.udp_port())];
-    let context = Context::new(ClientConfig::at(places));
+    let context = Context::new(ClientConfig::with_addresses(places));
     let mut buffer = [0; 2048];
 
     let _x = context.channel("x").unwrap();

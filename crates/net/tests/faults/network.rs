@@ -121,7 +121,7 @@ impl Wire {
     /// A monitor of a separate client.
     fn monitor(&self, server: &Server, pv: &str) -> Monitor {
         let at = SocketAddr::from((SERVER, server.udp_port()));
-        let config = ClientConfig { echo_after: Duration::from_secs(1), ..ClientConfig::at(vec![at]) };
+        let config = ClientConfig { echo_after: Duration::from_secs(1), ..ClientConfig::with_addresses(vec![at]) };
         let monitor = Context::new(config).channel(pv).unwrap().monitor(MonitorOptions::default());
         until(&monitor, |_| true);
         monitor

@@ -128,6 +128,6 @@ pub fn context(udp_port: u16) -> Context {
 pub fn config(udp_port: u16) -> ClientConfig {
     ClientConfig {
         payload_bytes_max: 256 << 20,
-        ..ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))])
+        ..ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))])
     }
 }

@@ -78,10 +78,10 @@ impl ChannelCore {
         let mut state = lock(&self.state);
         let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();
-        if !state.is_double_told && !is_one_server(used, ignored) {
-            state.is_double_told = true;
+        if !state.duplicate_reported && !is_one_server(used, ignored) {
+            state.duplicate_reported = true;
             drop(state);
-            self.context.tell(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
+            self.context.add_notice(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
         }
     }
 

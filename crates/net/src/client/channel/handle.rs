@@ -11,7 +11,7 @@ use super::{ChannelCore, ChannelState};
 use crate::client::callbacks::Callbacks;
 use crate::client::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use crate::client::operation::{Operation, Output, Task};
-use crate::client::{ContextCore, Error, Facts, Priority, Request};
+use crate::client::{ChannelFacts, ContextCore, Error, Priority, Request};
 use crate::sync::lock;
 
 /// A handle to one PV on its server. Clones share the channel; dropping the last clone closes it.
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Channel {
 /// State and connection.
 impl Channel {
     pub(in crate::client) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
-        Channel(context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone())))
+        Channel(context.search().add_channel(|cid| ChannelCore::new(name, cid, priority, context.clone())))
     }
 
     pub(in crate::client) fn core(&self) -> &Arc<ChannelCore> {
@@ -117,7 +117,7 @@ impl Channel {
     /// assert_eq!(spectrum.facts().map(|facts| facts.count_max), Some(3));
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
-    pub fn facts(&self) -> Option<Facts> {
+    pub fn facts(&self) -> Option<ChannelFacts> {
         self.core().facts()
     }
 
@@ -150,12 +150,12 @@ impl Channel {
     ///
     /// The steps are the search, the TCP connection unless one to that server exists, and one round trip. Fails after
     /// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) with the step that was not reached.
-    pub fn connect(&self) -> Result<Facts, Error> {
+    pub fn connect(&self) -> Result<ChannelFacts, Error> {
         self.connect_timeout(self.timeout())
     }
 
     /// Like [`Channel::connect`], with its own timeout.
-    pub fn connect_timeout(&self, timeout: Duration) -> Result<Facts, Error> {
+    pub fn connect_timeout(&self, timeout: Duration) -> Result<ChannelFacts, Error> {
         self.start_connect().wait_timeout(timeout)
     }
 
@@ -171,7 +171,7 @@ impl Channel {
     /// println!("connected to {}", connecting.wait()?.server);
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
-    pub fn start_connect(&self) -> Operation<Facts> {
+    pub fn start_connect(&self) -> Operation<ChannelFacts> {
         self.start(Task::Connect, false)
     }
 
@@ -367,15 +367,15 @@ impl Channel {
                     monitor.closed().wake();
                     return Monitor::new(monitor, self.clone());
                 }
-                Phase::Active(circuit, place, _) => Some((circuit.clone(), *place)),
+                Phase::Active(circuit, server_channel, _) => Some((circuit.clone(), *server_channel)),
                 Phase::Searching | Phase::Connecting(_) => None,
             };
             state.monitors.push(monitor.clone());
             active
         };
-        if let (Some((circuit, place)), Some(facts)) = (active, core.facts()) {
+        if let (Some((circuit, server_channel)), Some(facts)) = (active, core.facts()) {
             monitor.connected(facts).wake();
-            circuit.subscribe(&monitor, place);
+            circuit.subscribe(&monitor, server_channel);
         }
         Monitor::new(monitor, self.clone())
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use fodo_ca::Rights;
 
-use super::super::circuit::{Circuit, Place};
+use super::super::circuit::{Circuit, ServerChannel};
 use super::super::monitor::MonitorCore;
 use super::super::operation::{OperationCore, Outcome, Task};
-use super::super::{Error, ErrorKind, Facts, Refusal};
+use super::super::{ChannelFacts, Error, ErrorKind, Refusal};
 use crate::limit;
 
 /// The data that a channel's lock guards.
@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) rights: Rights,
     /// The user was notified that two servers have the name.
-    pub(super) is_double_told: bool,
+    pub(super) duplicate_reported: bool,
     pub(super) monitors: Vec<Arc<MonitorCore>>,
     /// Usually `None` while the channel is active.
     pub(super) until_active: Option<Box<UntilActive>>,
@@ -42,7 +42,7 @@ pub(super) struct UntilActive {
 pub(super) enum Phase {
     Searching,
     Connecting(Arc<Circuit>),
-    Active(Arc<Circuit>, Place, Responsiveness),
+    Active(Arc<Circuit>, ServerChannel, Responsiveness),
     /// The last handle was dropped, or the context was closed.
     Closed,
 }
@@ -91,7 +91,7 @@ impl State {
         State {
             phase: Phase::Searching,
             rights: Rights { read: true, write: true },
-            is_double_told: false,
+            duplicate_reported: false,
             monitors: Vec::new(),
             until_active: None,
         }
@@ -124,12 +124,12 @@ impl State {
     }
 
     /// What the server has reported while the channel is active.
-    pub(super) fn facts(&self) -> Option<Facts> {
+    pub(super) fn facts(&self) -> Option<ChannelFacts> {
         match &self.phase {
-            Phase::Active(circuit, place, _) => Some(Facts {
+            Phase::Active(circuit, server_channel, _) => Some(ChannelFacts {
                 server: circuit.server(),
-                kind: place.kind,
-                count_max: place.count,
+                kind: server_channel.kind,
+                count_max: server_channel.count,
                 may_read: self.rights.read,
                 may_write: self.rights.write,
             }),

@@ -12,14 +12,14 @@ use crate::sync::lock;
 impl ChannelCore {
     /// Writes without a reply, if the channel is active.
     fn write_now(&self, value: &Value, timeout: Duration) -> Option<Result<(), Error>> {
-        let (circuit, place) = {
+        let (circuit, server_channel) = {
             let state = lock(&self.state);
             match &state.phase {
-                Phase::Active(circuit, place, _) if state.rights.write => (circuit.clone(), *place),
+                Phase::Active(circuit, server_channel, _) if state.rights.write => (circuit.clone(), *server_channel),
                 _ => return None,
             }
         };
-        let written = circuit.write(self, place, value, timeout)?;
+        let written = circuit.write(self, server_channel, value, timeout)?;
         Some(written.map_err(|reason| Error::misuse(self.name(), reason)))
     }
 }

@@ -10,7 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::super::reactor::{Driven, Turn};
+use super::super::reactor::{EventHandler, NextCall};
 use super::super::role::{Reader, Taken};
 use super::{Circuit, Phase, State};
 use crate::sync::lock;
@@ -41,18 +41,14 @@ impl Circuit {
     }
 
     /// Parks until the reader has ended this caller's operation or passes the role on.
-    fn wait_for_the_reader<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        patience: Duration,
-    ) -> MutexGuard<'a, State> {
+    fn wait_for_the_reader<'a>(&'a self, mut state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
         let me = std::thread::current();
         let id = me.id();
         state.role.block(id, me);
         self.flush(&mut state);
-        self.tell_unsent(&mut state);
+        self.request_retry(&mut state);
         self.release(state);
-        std::thread::park_timeout(patience);
+        std::thread::park_timeout(timeout);
         let mut state = lock(&self.state);
         state.role.unblock(&id);
         state
@@ -90,21 +86,21 @@ impl Circuit {
     }
 
     /// Has the reactor send what the socket does not accept now, in case no reader here does.
-    pub(super) fn tell_unsent(&self, state: &mut State) {
+    pub(super) fn request_retry(&self, state: &mut State) {
         if state.phase == Phase::Open && !state.machine.ready().is_empty() {
-            self.tell_flush(state);
+            self.request_flush(state);
         }
     }
 
     /// Waits until the socket accepts bytes.
-    pub(super) fn wait_writable(&self, patience: Duration) {
+    pub(super) fn wait_writable(&self, timeout: Duration) {
         let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
         // Ready, timed out or interrupted: the caller checks again.
-        let _ = rustix::event::poll(&mut descriptors, Some(&timespec(patience)));
+        let _ = rustix::event::poll(&mut descriptors, Some(&timespec(timeout)));
     }
 
     /// Waits for the socket; returns true if there may be something to read.
-    fn poll(&self, wants_to_write: bool, patience: Duration) -> bool {
+    fn poll(&self, wants_to_write: bool, timeout: Duration) -> bool {
         let mut flags = PollFlags::IN;
         if wants_to_write {
             flags |= PollFlags::OUT;
@@ -112,13 +108,13 @@ impl Circuit {
         let mut descriptors = [PollFd::new(&self.stream, flags)];
         if !self.spin.is_zero() {
             let start = Instant::now();
-            while start.elapsed() < self.spin.min(patience) {
+            while start.elapsed() < self.spin.min(timeout) {
                 if let Ok(1..) = rustix::event::poll(&mut descriptors, Some(&timespec(Duration::ZERO))) {
                     return descriptors[0].revents() != PollFlags::OUT;
                 }
             }
         }
-        match rustix::event::poll(&mut descriptors, Some(&timespec(patience))) {
+        match rustix::event::poll(&mut descriptors, Some(&timespec(timeout))) {
             Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
             Err(_) => false,
         }
@@ -129,13 +125,13 @@ impl Circuit {
         if let Some(successor) = state.role.successor() {
             successor.unpark();
         }
-        self.tell_unsent(state);
+        self.request_retry(state);
         if state.phase != Phase::Open || state.lease_is_timed {
             return;
         }
         if let (Reader::Resting(since), Some(token)) = (state.role.reader(), state.token) {
             state.lease_is_timed = true;
-            self.reactor.call_at(token, since + limit::LEASE);
+            self.reactor.call_at(token, since + limit::READER_LEASE);
         }
     }
 
@@ -159,20 +155,20 @@ impl Circuit {
     }
 }
 
-fn timespec(patience: Duration) -> Timespec {
-    let tv_sec = i64::try_from(patience.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: i64::from(patience.subsec_nanos()) }
+fn timespec(timeout: Duration) -> Timespec {
+    let tv_sec = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(timeout.subsec_nanos()) }
 }
 
-impl Driven for Circuit {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
+impl EventHandler for Circuit {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
         if let Phase::Opening(until) = state.phase {
             self.opened(&mut state, until, now);
         }
         let turn = match state.phase {
-            Phase::Opening(until) => Turn::By(until),
-            Phase::Closed => Turn::Ready,
+            Phase::Opening(until) => NextCall::At(until),
+            Phase::Closed => NextCall::OnReady,
             Phase::Open => self.open_turn(&mut state, now),
         };
         self.release(state);
@@ -181,8 +177,8 @@ impl Driven for Circuit {
 }
 
 impl Circuit {
-    fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> Turn {
-        let somebody_waits = std::mem::take(&mut state.flush_is_told);
+    fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
+        let has_waiting_caller = std::mem::take(&mut state.flush_is_requested);
         state.flush_is_timed = false;
         self.flush(state);
         match state.role.reader() {
@@ -190,13 +186,13 @@ impl Circuit {
                 state.lease_is_timed = false;
                 // The reader does not know that there is more to write, so the reactor tries again.
                 return match state.machine.ready().is_empty() {
-                    true => Turn::Ready,
-                    false => Turn::By(now.monotonic + limit::LEASE),
+                    true => NextCall::OnReady,
+                    false => NextCall::At(now.monotonic + limit::READER_LEASE),
                 };
             }
-            Reader::Resting(since) if !somebody_waits && now.monotonic < since + limit::LEASE => {
+            Reader::Resting(since) if !has_waiting_caller && now.monotonic < since + limit::READER_LEASE => {
                 state.lease_is_timed = true;
-                return Turn::By(since + limit::LEASE);
+                return NextCall::At(since + limit::READER_LEASE);
             }
             Reader::Resting(_) => {
                 state.lease_is_timed = false;
@@ -210,9 +206,9 @@ impl Circuit {
         }
         self.flush(state);
         match (is_more, state.machine.deadline()) {
-            (true, _) => Turn::Again,
-            (false, Some(due)) => Turn::By(due),
-            (false, None) => Turn::Ready,
+            (true, _) => NextCall::Soon,
+            (false, Some(due)) => NextCall::At(due),
+            (false, None) => NextCall::OnReady,
         }
     }
 }

@@ -8,11 +8,11 @@ use fodo_ca::Ioid;
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use super::super::Error;
-use super::super::batch::{Batch, End, Failure};
-use super::super::channel::{ChannelCore, Seating};
-use super::super::operation::{Ended, OperationCore, Outcome, Task, Waiter, deadline_after};
+use super::super::batch::{Batch, BatchEnd, Failure};
+use super::super::channel::{ChannelCore, Elsewhere};
+use super::super::operation::{AlreadyEnded, OperationCore, Outcome, Task, Waiter, deadline_after};
 use super::super::role::Reader;
-use super::{Circuit, Expected, InProgress, Phase, Place, State};
+use super::{Circuit, Expected, InProgress, Phase, ServerChannel, State};
 use crate::limit;
 use crate::sync::lock;
 
@@ -31,17 +31,17 @@ impl Circuit {
         self: &Arc<Self>,
         operation: &Arc<OperationCore>,
         task: &Task,
-        place: Place,
+        server_channel: ServerChannel,
         is_driven: bool,
     ) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || operation.channel().place_on(self) != Some(place) {
+        if state.phase == Phase::Closed || operation.channel().server_channel_on(self) != Some(server_channel) {
             return false;
         }
-        self.issue_locked(&mut state, operation, task, place);
+        self.issue_locked(&mut state, operation, task, server_channel);
         if !is_driven && state.machine.pending_bytes() >= limit::FLIGHT_BYTES {
             self.flush(&mut state);
-            self.tell_unsent(&mut state);
+            self.request_retry(&mut state);
         } else if !is_driven {
             self.flush_soon(&mut state);
         }
@@ -54,20 +54,20 @@ impl Circuit {
         state: &mut State,
         operation: &Arc<OperationCore>,
         task: &Task,
-        place: Place,
+        server_channel: ServerChannel,
     ) {
-        let expected = task.expected(place);
+        let expected = task.expected(server_channel);
         let ioid =
             state.operations.insert(InProgress::Operation { operation: operation.clone(), expected, meta: None });
         match operation.issued(self, ioid) {
-            Ok(Some(room)) => state.machine.reuse(ioid, room),
+            Ok(Some(buffer)) => state.machine.reuse(ioid, buffer),
             Ok(None) => {}
-            Err(Ended) => {
+            Err(AlreadyEnded) => {
                 state.operations.remove(ioid);
                 return;
             }
         }
-        let ended = match state.request(ioid, task, place, expected) {
+        let ended = match state.request(ioid, task, server_channel, expected) {
             Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
             Ok(()) => return,
             Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
@@ -77,7 +77,7 @@ impl Circuit {
     }
 
     /// Allocates a batch of at most `n` operations; returns the number of the first.
-    pub(in crate::client) fn open_batch(&self, n: usize, end: &Arc<End>) -> Ioid {
+    pub(in crate::client) fn open_batch(&self, n: usize, end: &Arc<BatchEnd>) -> Ioid {
         let mut state = lock(&self.state);
         let numbers = state.next_batch_numbers(n);
         let first = Ioid(numbers.start);
@@ -86,14 +86,14 @@ impl Circuit {
     }
 
     /// Issues some of the `wanted` operations and sends them, so that the server can work meanwhile. Returns false when
-    /// none is left. Adds the indices of issued operations to `asked`, and calls `elsewhere` for the others.
-    pub(in crate::client) fn ask_more<'a>(
+    /// none is left. Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
+    pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
         wanted: &mut impl Iterator<Item = usize>,
-        ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
-        asked: &mut Vec<usize>,
-        elsewhere: &mut impl FnMut(usize, Seating),
+        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        issued: &mut Vec<usize>,
+        elsewhere: &mut impl FnMut(usize, Elsewhere),
     ) -> bool {
         let mut state = lock(&self.state);
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
@@ -101,30 +101,30 @@ impl Circuit {
         let mut n_seen = 0;
         for index in wanted.by_ref().take(limit::BATCH_PIECE) {
             n_seen += 1;
-            let (channel, task) = ask(index);
-            let place = match channel.seat_for(task, self) {
-                Ok(place) => place,
-                Err(seating) => {
-                    elsewhere(index, seating);
+            let (channel, task) = operation_at(index);
+            let server_channel = match channel.server_channel_for(task, self) {
+                Ok(server_channel) => server_channel,
+                Err(other) => {
+                    elsewhere(index, other);
                     continue;
                 }
             };
-            let expected = task.expected(place);
-            if state.phase == Phase::Open && state.request(batch.next(), task, place, expected).is_ok() {
+            let expected = task.expected(server_channel);
+            if state.phase == Phase::Open && state.request(batch.next(), task, server_channel, expected).is_ok() {
                 batch.issued(channel.cid(), expected);
-                asked.push(index);
+                issued.push(index);
             } else {
-                elsewhere(index, Seating::Nowhere);
+                elsewhere(index, Elsewhere::NotActive);
             }
         }
         let is_more = n_seen == limit::BATCH_PIECE;
-        if !is_more && let Some(thread) = batch.asked() {
+        if !is_more && let Some(thread) = batch.all_issued() {
             state.afterwards.woken.push(Waiter::Thread(thread));
         }
         state.batches.push(batch);
         self.flush(&mut state);
         if !is_more {
-            self.tell_unsent(&mut state);
+            self.request_retry(&mut state);
         }
         self.release(state);
         is_more
@@ -151,15 +151,15 @@ impl Circuit {
     pub(in crate::client) fn write(
         self: &Arc<Self>,
         channel: &ChannelCore,
-        place: Place,
+        server_channel: ServerChannel,
         value: &Value,
         timeout: Duration,
     ) -> Option<Result<(), String>> {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Open || channel.place_on(self) != Some(place) {
+        if state.phase != Phase::Open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
-        if let Err(reason) = state.write(place, value, None) {
+        if let Err(reason) = state.write(server_channel, value, None) {
             return Some(Err(reason));
         }
         // If the reactor is already scheduled, the time is not needed.
@@ -173,7 +173,7 @@ impl Circuit {
             self.flush(&mut state);
             let is_over = state.phase != Phase::Open || Instant::now() >= deadline;
             if is_over || state.machine.pending_bytes() < limit::REQUEST_BYTES {
-                self.tell_unsent(&mut state);
+                self.request_retry(&mut state);
                 self.release(state);
                 return Some(Ok(()));
             }
@@ -186,11 +186,11 @@ impl Circuit {
     /// Sends the queued requests at once and has the replies read. In a burst, sends them with those that follow.
     pub(super) fn flush_with_others(&self, state: &mut State) {
         match state.role.reader() {
-            Reader::Resting(_) => self.tell_flush(state),
+            Reader::Resting(_) => self.request_flush(state),
             _ if state.is_burst() => self.flush_soon(state),
             _ => {
                 self.flush(state);
-                self.tell_unsent(state);
+                self.request_retry(state);
             }
         }
     }
@@ -199,9 +199,9 @@ impl Circuit {
     pub(super) fn flush_soon(&self, state: &mut State) {
         if state.machine.pending_bytes() >= limit::BURST_BYTES {
             self.flush(state);
-            return self.tell_unsent(state);
+            return self.request_retry(state);
         }
-        if state.flush_is_told || std::mem::replace(&mut state.flush_is_timed, true) {
+        if state.flush_is_requested || std::mem::replace(&mut state.flush_is_timed, true) {
             return;
         }
         if let Some(token) = state.token {
@@ -213,7 +213,7 @@ impl Circuit {
     pub(in crate::client) fn attend(&self) {
         let mut state = lock(&self.state);
         if matches!(state.role.reader(), Reader::Resting(_)) || !state.machine.ready().is_empty() {
-            self.tell_flush(&mut state);
+            self.request_flush(&mut state);
         }
     }
 }
@@ -231,22 +231,28 @@ impl State {
 
     /// Queues a request; fails with the reason. `expected`: the expected reply to a get.
     #[inline(always)]
-    fn request(&mut self, ioid: Ioid, task: &Task, place: Place, expected: Option<Expected>) -> Result<(), String> {
+    fn request(
+        &mut self,
+        ioid: Ioid,
+        task: &Task,
+        server_channel: ServerChannel,
+        expected: Option<Expected>,
+    ) -> Result<(), String> {
         match task {
             Task::Connect => Ok(()),
             Task::Get(request) => {
-                if let Some(dbr) = place.description(request) {
+                if let Some(dbr) = server_channel.description(request) {
                     // Requested before the value: replies are in the order of the requests.
                     let description = self.operations.insert(InProgress::Description(ioid, dbr));
-                    self.machine.read(place.sid, dbr, 1, description);
+                    self.machine.read(server_channel.sid, dbr, 1, description);
                 }
                 if let Some(Expected { dbr, count_max, .. }) = expected {
-                    self.machine.read(place.sid, dbr, count_max, ioid);
+                    self.machine.read(server_channel.sid, dbr, count_max, ioid);
                 }
                 Ok(())
             }
-            Task::Put(value) => self.write(place, value, Some(ioid)),
-            Task::PutUnconfirmed(value) => self.write(place, value, None),
+            Task::Put(value) => self.write(server_channel, value, Some(ioid)),
+            Task::PutUnconfirmed(value) => self.write(server_channel, value, None),
         }
     }
 
@@ -269,14 +275,14 @@ impl State {
     }
 
     /// Writes a value; with completion if `ioid` is given. Fails with the reason.
-    fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
-        let dbr = place.put_type(value)?;
+    fn write(&mut self, server_channel: ServerChannel, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
+        let dbr = server_channel.put_type(value)?;
         let characters = match value {
             Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
             _ => None,
         };
         self.machine
-            .write(place.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
+            .write(server_channel.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
             .map_err(|error| error.to_string())
     }
 }

@@ -9,7 +9,7 @@ use crate::limit;
 
 /// The server's number, the element type and the element count of an active channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) struct Place {
+pub(in crate::client) struct ServerChannel {
     pub(in crate::client) sid: Sid,
     pub(in crate::client) kind: Kind,
     pub(in crate::client) count: u32,
@@ -57,17 +57,17 @@ impl Expected {
     }
 }
 
-impl Place {
+impl ServerChannel {
     /// The expected reply to a request.
     #[inline]
     pub(in crate::client) fn expected(&self, request: &Request) -> Expected {
-        let (dbr, count_max) = self.asked(request);
+        let (dbr, count_max) = self.request_type(request);
         Expected { dbr, count_max, is_array: self.count != 1 }
     }
 
     /// The DBR type and count of a request.
     #[inline]
-    pub(super) fn asked(&self, request: &Request) -> (DbrType, u32) {
+    pub(super) fn request_type(&self, request: &Request) -> (DbrType, u32) {
         let kind = request.kind.unwrap_or(self.kind);
         let level = match request.detail {
             Detail::Value => Level::Plain,
@@ -118,8 +118,8 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn place(kind: Kind, count: u32) -> Place {
-        Place { sid: Sid(1), kind, count }
+    fn server_channel(kind: Kind, count: u32) -> ServerChannel {
+        ServerChannel { sid: Sid(1), kind, count }
     }
 
     #[test]
@@ -135,22 +135,30 @@ mod tests {
             (Detail::Acknowledge, 37, None),
             (Detail::ClassName, 38, None),
         ] {
-            let of_one = place(Kind::F64, 1).asked(&request(detail));
+            let of_one = server_channel(Kind::F64, 1).request_type(&request(detail));
             assert_eq!(of_one, (DbrType(dbr), 1), "{detail:?}");
-            assert_eq!(place(Kind::F64, 1).description(&request(detail)), description.map(DbrType), "{detail:?}");
+            assert_eq!(
+                server_channel(Kind::F64, 1).description(&request(detail)),
+                description.map(DbrType),
+                "{detail:?}"
+            );
         }
-        assert_eq!(place(Kind::F64, 9).asked(&request(Detail::ClassName)).1, 1, "one name of many elements");
+        assert_eq!(
+            server_channel(Kind::F64, 9).request_type(&request(Detail::ClassName)).1,
+            1,
+            "one name of many elements"
+        );
     }
 
     #[test]
     fn a_request_for_another_kind_and_a_number_of_elements_gets_no_more_than_there_are() {
         let request = |count| Request { kind: Some(Kind::I32), detail: Detail::Full, count };
 
-        assert_eq!(place(Kind::F64, 9).asked(&request(5)), (DbrType(19), 5));
-        assert_eq!(place(Kind::F64, 9).asked(&request(50)), (DbrType(19), 9));
-        assert_eq!(place(Kind::F64, 9).asked(&request(0)), (DbrType(19), 0), "as many as there are");
-        assert_eq!(place(Kind::F64, 1).asked(&request(0)), (DbrType(19), 1));
-        assert_eq!(place(Kind::F64, 9).description(&request(5)), Some(DbrType(33)));
+        assert_eq!(server_channel(Kind::F64, 9).request_type(&request(5)), (DbrType(19), 5));
+        assert_eq!(server_channel(Kind::F64, 9).request_type(&request(50)), (DbrType(19), 9));
+        assert_eq!(server_channel(Kind::F64, 9).request_type(&request(0)), (DbrType(19), 0), "as many as there are");
+        assert_eq!(server_channel(Kind::F64, 1).request_type(&request(0)), (DbrType(19), 1));
+        assert_eq!(server_channel(Kind::F64, 9).description(&request(5)), Some(DbrType(33)));
     }
 
     #[test]
@@ -158,26 +166,28 @@ mod tests {
         let fits = Value::from("x".repeat(limit::STRING_BYTES).as_str());
         let long = Value::from("x".repeat(limit::STRING_BYTES + 1).as_str());
         let texts = Value::Array(Array::Text(vec![Text::from("a"), Text::from("b".repeat(40).as_str())].into()));
-        let characters = place(Kind::U8, 100);
+        let characters = server_channel(Kind::U8, 100);
 
         assert_eq!(characters.put_type(&fits), Ok(DbrType(0)));
         assert_eq!(characters.put_type(&long), Ok(DbrType(4)));
-        for (place, value) in
-            [(place(Kind::Text, 1), &long), (place(Kind::U8, 1), &long), (place(Kind::Text, 9), &texts)]
-        {
-            let reason = place.put_type(value).unwrap_err();
+        for (server_channel, value) in [
+            (server_channel(Kind::Text, 1), &long),
+            (server_channel(Kind::U8, 1), &long),
+            (server_channel(Kind::Text, 9), &texts),
+        ] {
+            let reason = server_channel.put_type(value).unwrap_err();
             assert!(reason.contains("40 bytes") && reason.contains("at most 39"), "{reason}");
         }
-        assert_eq!(place(Kind::F64, 1).put_type(&Value::from(1.5)), Ok(DbrType(6)));
+        assert_eq!(server_channel(Kind::F64, 1).put_type(&Value::from(1.5)), Ok(DbrType(6)));
     }
 
     #[test]
     fn a_reply_has_the_requested_type_and_no_more_elements_than_requested() {
-        let checked = |place: Place, count, dbr, mut value: Value| {
+        let checked = |server_channel: ServerChannel, count, dbr, mut value: Value| {
             let request = Request { detail: Detail::Value, count, ..Request::default() };
-            place.expected(&request).check(DbrType(dbr), &mut value).map(|()| value)
+            server_channel.expected(&request).check(DbrType(dbr), &mut value).map(|()| value)
         };
-        let (one, many) = (place(Kind::F64, 1), place(Kind::F64, 9));
+        let (one, many) = (server_channel(Kind::F64, 1), server_channel(Kind::F64, 9));
         let three = Value::from(vec![1.0, 2.0, 3.0]);
         let wrong_type = |received| WrongReply::Type { requested: DbrType(6), received: DbrType(received) };
 

@@ -9,29 +9,29 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Now, Reading};
 
-use super::super::batch::{Batch, Failure, Reply, got};
+use super::super::batch::{Batch, Failure, PutOrFailure, finish_get};
 use super::super::channel::{Activated, ChannelCore, Responsiveness, Trouble};
+use super::super::id_map::IdMap;
 use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
-use super::super::numbering::Numbering;
 use super::super::operation::{Outcome, Waiter};
 use super::super::{Refusal, WrongReply};
-use super::{Circuit, InProgress, Place, Seat, State, Subscribed};
+use super::{Circuit, InProgress, ServerChannel, State, Subscribed, Subscriptions};
 
 /// The parts of a circuit's state that replies and updates need; everything except the machine that reports them.
-struct Answering<'a> {
+struct ReplyHandler<'a> {
     server: SocketAddr,
-    operations: &'a mut Numbering<Ioid, InProgress>,
+    operations: &'a mut IdMap<Ioid, InProgress>,
     batches: &'a mut [Batch],
-    subscriptions: &'a Numbering<SubscriptionId, Subscribed>,
-    heard_ns: u64,
+    subscriptions: &'a IdMap<SubscriptionId, Subscribed>,
+    received_ns: u64,
     called: &'a mut Vec<Arc<MonitorCore>>,
     woken: &'a mut Vec<Waiter>,
     /// Events that need the machine itself, and all events after those.
     events: &'a mut Vec<Event>,
 }
 
-impl Listener for Answering<'_> {
+impl Listener for ReplyHandler<'_> {
     #[inline(always)]
     fn event(&mut self, event: Event) {
         match event {
@@ -50,19 +50,27 @@ impl Listener for Answering<'_> {
 }
 
 impl State {
-    fn answering(&mut self, server: SocketAddr) -> (&mut Machine, Answering<'_>) {
-        let State { machine, operations, batches, subscriptions, called, afterwards, events, heard_ns, .. } = self;
+    fn reply_handler(&mut self, server: SocketAddr) -> (&mut Machine, ReplyHandler<'_>) {
+        let State { machine, operations, batches, subscriptions, called, afterwards, events, received_ns, .. } = self;
         let woken = &mut afterwards.woken;
-        let answering =
-            Answering { server, operations, batches, subscriptions, heard_ns: *heard_ns, called, woken, events };
+        let answering = ReplyHandler {
+            server,
+            operations,
+            batches,
+            subscriptions,
+            received_ns: *received_ns,
+            called,
+            woken,
+            events,
+        };
         (machine, answering)
     }
 }
 
 impl Circuit {
     /// Decodes received bytes and handles their messages.
-    pub(super) fn hear(self: &Arc<Self>, state: &mut State, bytes: &[u8], now: Now) {
-        let (machine, mut answering) = state.answering(self.server);
+    pub(super) fn decode(self: &Arc<Self>, state: &mut State, bytes: &[u8], now: Now) {
+        let (machine, mut answering) = state.reply_handler(self.server);
         machine.received(bytes, now, &mut answering);
         self.dispatch(state);
     }
@@ -72,12 +80,14 @@ impl Circuit {
         let mut events = std::mem::take(&mut state.events);
         for event in events.drain(..) {
             match event {
-                Event::ReadDone { ioid, dbr, result } => state.answering(self.server).1.read_done(ioid, dbr, result),
+                Event::ReadDone { ioid, dbr, result } => {
+                    state.reply_handler(self.server).1.read_done(ioid, dbr, result)
+                }
                 Event::WriteDone { ioid, result } => {
-                    state.answering(self.server).1.end(ioid, Reply::Written(result));
+                    state.reply_handler(self.server).1.end(ioid, PutOrFailure::Written(result));
                 }
                 Event::Update { subscription, dbr, result } => {
-                    state.answering(self.server).1.update(subscription, dbr, result);
+                    state.reply_handler(self.server).1.update(subscription, dbr, result);
                 }
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
@@ -88,7 +98,7 @@ impl Circuit {
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
                 Event::Complaint { about, status, text } => {
-                    self.complained(state, about, Refusal::Status { status, text });
+                    self.request_rejected(state, about, Refusal::Status { status, text });
                 }
                 // Circuits with channels send no searches.
                 Event::Claimed { .. } => {}
@@ -116,8 +126,8 @@ impl Circuit {
             state.machine.clear(cid, sid);
             return self.gone(state, cid);
         };
-        let place = Place { sid, kind, count };
-        let activated = channel.activated(self, place, &mut state.afterwards);
+        let server_channel = ServerChannel { sid, kind, count };
+        let activated = channel.activated(self, server_channel, &mut state.afterwards);
         let Some(Activated { operations, monitors }) = activated else {
             // Its last handle was dropped.
             state.channels.remove(cid);
@@ -125,10 +135,10 @@ impl Circuit {
             return self.close_if_unused(state);
         };
         for (operation, task) in operations {
-            self.issue_locked(state, &operation, &task, place);
+            self.issue_locked(state, &operation, &task, server_channel);
         }
         for monitor in monitors {
-            self.subscribe_locked(state, &monitor, place);
+            self.subscribe_locked(state, &monitor, server_channel);
             state.afterwards.dropped.push(monitor);
         }
     }
@@ -142,7 +152,7 @@ impl Circuit {
     /// Ends a channel's operations and subscriptions here; the search for its name starts again.
     pub(super) fn lose(&self, state: &mut State, cid: Cid, trouble: Trouble) {
         let Some(channel) = state.channels.remove(cid) else { return };
-        for subscription in channel.seats().iter().flat_map(Seat::subscriptions) {
+        for subscription in channel.subscriptions().iter().flat_map(Subscriptions::ids) {
             let lost = state.subscriptions.remove(subscription);
             state.afterwards.dropped.extend(lost.map(Subscribed::into_monitor));
         }
@@ -166,10 +176,10 @@ impl Circuit {
     }
 
     /// The server has rejected a request.
-    fn complained(&self, state: &mut State, about: RejectedRequest, refusal: Refusal) {
+    fn request_rejected(&self, state: &mut State, about: RejectedRequest, refusal: Refusal) {
         match about {
             RejectedRequest::Operation(ioid) => {
-                state.answering(self.server).1.end(ioid, Reply::Failure(Failure::Refused(refusal)));
+                state.reply_handler(self.server).1.end(ioid, PutOrFailure::Failure(Failure::Refused(refusal)));
             }
             RejectedRequest::Subscription(subscription) => {
                 if let Some(subscribed) = state.subscriptions.get(subscription) {
@@ -179,12 +189,12 @@ impl Circuit {
             RejectedRequest::Put(cid) => {
                 if let (Some(channel), Some(context)) = (state.channels.get(cid), self.context.upgrade()) {
                     let pv = channel.name().to_owned();
-                    context.tell(Notice::PutRefused { pv, server: self.server, refusal });
+                    context.add_notice(Notice::PutRefused { pv, server: self.server, refusal });
                 }
             }
             RejectedRequest::Channel(cid) => {
                 if let Some(channel) = state.channels.get(cid) {
-                    channel.complained(refusal);
+                    channel.create_rejected(refusal);
                 }
             }
             RejectedRequest::Circuit => {}
@@ -192,7 +202,7 @@ impl Circuit {
     }
 }
 
-impl Answering<'_> {
+impl ReplyHandler<'_> {
     /// Handles the reply to a get, or the first of two replies for [`super::super::Detail::Full`].
     #[inline]
     fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
@@ -205,7 +215,7 @@ impl Answering<'_> {
         match self.operations.get_mut(ioid) {
             Some(&mut InProgress::Description(of, requested)) => self.described(ioid, of, requested, dbr, result),
             Some(InProgress::Operation { expected: Some(expected), meta, .. }) => {
-                let ended = got(expected, meta, dbr, result);
+                let ended = finish_get(expected, meta, dbr, result);
                 self.ended(ioid, ended);
             }
             // A put expects another reply.
@@ -219,9 +229,9 @@ impl Answering<'_> {
             Ok(reading) if dbr == requested => reading.meta,
             Ok(_) => {
                 let reply = WrongReply::Type { requested, received: dbr };
-                return self.end(of, Reply::Failure(Failure::WrongReply(reply)));
+                return self.end(of, PutOrFailure::Failure(Failure::WrongReply(reply)));
             }
-            Err(status) => return self.end(of, Reply::Failure(Failure::Refused(status.into()))),
+            Err(status) => return self.end(of, PutOrFailure::Failure(Failure::Refused(status.into()))),
         };
         if let Some(batch) = batch_of(self.batches, of) {
             batch.described(of, description);
@@ -231,7 +241,7 @@ impl Answering<'_> {
     }
 
     /// Ends an operation if it waits for such a reply.
-    fn end(&mut self, ioid: Ioid, reply: Reply) {
+    fn end(&mut self, ioid: Ioid, reply: PutOrFailure) {
         if let Some(batch) = batch_of(self.batches, ioid) {
             self.woken.extend(batch.end(ioid, reply).map(Waiter::Thread));
             return;
@@ -246,7 +256,7 @@ impl Answering<'_> {
     fn ended(&mut self, ioid: Ioid, ended: Result<Outcome, Failure>) {
         let Some(InProgress::Operation { operation, .. }) = self.operations.remove(ioid) else { return };
         match operation.end(ended.map_err(|failure| failure.error(operation.channel(), self.server))) {
-            Waiter::Nobody => {}
+            Waiter::None => {}
             waiter => self.woken.push(waiter),
         }
     }
@@ -257,20 +267,22 @@ impl Answering<'_> {
         let waiter = match self.subscriptions.get(subscription) {
             Some(Subscribed::Updates(monitor, expected)) => match result {
                 Ok(mut reading) => match expected.check(dbr, &mut reading.value) {
-                    Ok(()) => monitor.updated(reading, self.heard_ns),
-                    Err(reply) => monitor.misled(reply),
+                    Ok(()) => monitor.updated(reading, self.received_ns),
+                    Err(reply) => monitor.wrong_reply(reply),
                 },
                 Err(status) => monitor.refused(status.into()),
             },
             Some(Subscribed::Description(monitor, requested)) => match result {
-                Ok(_) if dbr != *requested => monitor.misled(WrongReply::Type { requested: *requested, received: dbr }),
-                Ok(Reading { meta: Some(meta), .. }) => return monitor.described(meta),
+                Ok(_) if dbr != *requested => {
+                    monitor.wrong_reply(WrongReply::Type { requested: *requested, received: dbr })
+                }
+                Ok(Reading { meta: Some(meta), .. }) => return monitor.set_meta(meta),
                 _ => return,
             },
             None => return,
         };
         match waiter {
-            Waiter::Nobody => {}
+            Waiter::None => {}
             Waiter::Callback(monitor) => self.called.push(monitor),
             other => self.woken.push(other),
         }

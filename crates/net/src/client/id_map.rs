@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 /// A map whose keys are consecutive numbers, starting at 0 and wrapping at a power of two.
 ///
-/// A value is stored at the index given by the low bits of its number. A number whose place is taken is skipped. So a
+/// A value is stored at the index given by the low bits of its number. A number whose slot is taken is skipped. So a
 /// lookup is a single array access, and consecutive values are adjacent in memory. There are at least twice as many
-/// places as values.
+/// slots as values.
 #[derive(Debug)]
-pub(super) struct Numbering<K, V> {
-    places: Vec<Option<(u32, V)>>,
+pub(super) struct IdMap<K, V> {
+    slots: Vec<Option<(u32, V)>>,
     n_values: usize,
     next: u32,
     /// The largest number; one less than a power of two.
@@ -17,26 +17,26 @@ pub(super) struct Numbering<K, V> {
     key: PhantomData<K>,
 }
 
-/// Number of places that are kept when the map is empty; allocated with the first value.
-const PLACES_MIN: usize = 8;
+/// Number of slots that are kept when the map is empty; allocated with the first value.
+const SLOTS_MIN: usize = 8;
 
-impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
+impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
     /// Creates a map with numbers of this many bits.
-    pub(super) fn new(n_bits: u32) -> Numbering<K, V> {
+    pub(super) fn new(n_bits: u32) -> IdMap<K, V> {
         let last = u32::MAX >> (u32::BITS - n_bits);
-        Numbering { places: Vec::new(), n_values: 0, next: 0, last, key: PhantomData }
+        IdMap { slots: Vec::new(), n_values: 0, next: 0, last, key: PhantomData }
     }
 
     /// Inserts a value; returns its number.
     pub(super) fn insert(&mut self, value: V) -> K {
-        if self.n_values * 2 >= self.places.len() {
-            self.spread((self.places.len() * 2).max(PLACES_MIN));
+        if self.n_values * 2 >= self.slots.len() {
+            self.grow((self.slots.len() * 2).max(SLOTS_MIN));
         }
         loop {
             let number = self.next;
             self.next = self.next.wrapping_add(1) & self.last;
-            let place = self.place(number);
-            if let Some(free @ None) = self.places.get_mut(place) {
+            let slot = self.slot(number);
+            if let Some(free @ None) = self.slots.get_mut(slot) {
                 *free = Some((number, value));
                 self.n_values += 1;
                 return number.into();
@@ -44,25 +44,25 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
         }
     }
 
-    /// Moves all values to a table of this many places, a power of two.
-    fn spread(&mut self, n_places: usize) {
-        let before = std::mem::take(&mut self.places);
-        self.places.resize_with(n_places, || None);
+    /// Moves all values to a table of this many slots, a power of two.
+    fn grow(&mut self, n_slots: usize) {
+        let before = std::mem::take(&mut self.slots);
+        self.slots.resize_with(n_slots, || None);
         for (number, value) in before.into_iter().flatten() {
-            let place = self.place(number);
-            self.places[place] = Some((number, value));
+            let slot = self.slot(number);
+            self.slots[slot] = Some((number, value));
         }
     }
 
     #[inline]
-    fn place(&self, number: u32) -> usize {
-        number as usize & self.places.len().wrapping_sub(1)
+    fn slot(&self, number: u32) -> usize {
+        number as usize & self.slots.len().wrapping_sub(1)
     }
 
     #[inline]
     pub(super) fn get(&self, key: K) -> Option<&V> {
         let number = key.into();
-        match self.places.get(self.place(number)) {
+        match self.slots.get(self.slot(number)) {
             Some(Some((of, value))) if *of == number => Some(value),
             _ => None,
         }
@@ -71,8 +71,8 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
     #[inline]
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let number = key.into();
-        let place = self.place(number);
-        match self.places.get_mut(place) {
+        let slot = self.slot(number);
+        match self.slots.get_mut(slot) {
             Some(Some((of, value))) if *of == number => Some(value),
             _ => None,
         }
@@ -80,18 +80,18 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
 
     pub(super) fn remove(&mut self, key: K) -> Option<V> {
         self.get(key)?;
-        let place = self.place(key.into());
-        let (_, value) = self.places.get_mut(place)?.take()?;
+        let slot = self.slot(key.into());
+        let (_, value) = self.slots.get_mut(slot)?.take()?;
         self.n_values -= 1;
-        if self.n_values == 0 && self.places.len() > PLACES_MIN * 1024 {
-            self.places = Vec::new();
+        if self.n_values == 0 && self.slots.len() > SLOTS_MIN * 1024 {
+            self.slots = Vec::new();
         }
         Some(value)
     }
 
     /// Removes and returns the values for which the predicate is true.
     pub(super) fn extract(&mut self, mut is_it: impl FnMut(&V) -> bool) -> Vec<V> {
-        let taken = self.places.iter_mut().filter_map(|place| place.take_if(|(_, value)| is_it(value)));
+        let taken = self.slots.iter_mut().filter_map(|slot| slot.take_if(|(_, value)| is_it(value)));
         let values: Vec<V> = taken.map(|(_, value)| value).collect();
         self.n_values -= values.len();
         values
@@ -100,7 +100,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
     /// Removes and returns all values.
     pub(super) fn take_all(&mut self) -> Vec<V> {
         self.n_values = 0;
-        std::mem::take(&mut self.places).into_iter().flatten().map(|(_, value)| value).collect()
+        std::mem::take(&mut self.slots).into_iter().flatten().map(|(_, value)| value).collect()
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn numbers_follow_one_another_and_leave_out_those_whose_place_is_taken() {
-        let mut numbering: Numbering<Ioid, char> = Numbering::new(4);
+        let mut numbering: IdMap<Ioid, char> = IdMap::new(4);
         let first = numbering.insert('a');
 
         let others: Vec<u32> = (0..20)
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn values_keep_their_numbers_while_their_places_become_more() {
-        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+        let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
 
         let numbers: Vec<Ioid> = (0..1000).map(|value| numbering.insert(value)).collect();
         let odd = numbering.extract(|value| value % 2 == 1);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_number_finds_its_own_value_only() {
-        let mut numbering: Numbering<Ioid, char> = Numbering::new(31);
+        let mut numbering: IdMap<Ioid, char> = IdMap::new(31);
         let (a, b) = (numbering.insert('a'), numbering.insert('b'));
 
         if let Some(value) = numbering.get_mut(a) {
@@ -151,7 +151,7 @@ mod tests {
         }
 
         assert_eq!((numbering.get(a), numbering.get(b)), (Some(&'c'), Some(&'b')));
-        // Has the same place as `a`, which can hold only one value.
+        // Has the same slot as `a`, which can hold only one value.
         let other = Ioid(a.0 + 1024);
         assert_eq!(numbering.get(other), None);
         assert_eq!(numbering.get_mut(other), None);
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn what_was_taken_out_leaves_room_for_others() {
-        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+        let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
         let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
-        let n_places = numbering.places.len();
+        let n_slots = numbering.slots.len();
 
         for round in 0..1000 {
             assert_eq!(numbering.extract(|_| true).len(), 4, "round {round}");
@@ -172,19 +172,19 @@ mod tests {
             let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
         }
 
-        assert_eq!(numbering.places.len(), n_places);
+        assert_eq!(numbering.slots.len(), n_slots);
     }
 
     #[test]
     fn the_memory_of_many_values_is_given_back_when_they_are_gone() {
-        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+        let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
         let few: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
         assert!(few.into_iter().all(|number| numbering.remove(number).is_some()));
-        assert_eq!(numbering.places.len(), PLACES_MIN, "few are not worth it");
+        assert_eq!(numbering.slots.len(), SLOTS_MIN, "few are not worth it");
 
         let many: Vec<Ioid> = (0..100_000).map(|value| numbering.insert(value)).collect();
         assert!(many.into_iter().all(|number| numbering.remove(number).is_some()));
 
-        assert_eq!(numbering.places.capacity(), 0);
+        assert_eq!(numbering.slots.capacity(), 0);
     }
 }
