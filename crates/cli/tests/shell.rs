@@ -235,8 +235,7 @@ fn softioc_flags_are_understood() {
         "{out}"
     );
     assert!(out.ends_with("\nx:twice\n"), "{out}");
-    let missing =
-        "\"softIoc.dbd\" cannot be read (No such file or directory (os error 2)); scan rates ";
+    let missing = "\"softIoc.dbd\" cannot be read (No such file or directory (os error 2)); scan rates ";
     assert_eq!(text(&output.stderr), format!("{missing}that it defines are missing\n{COMPLETE}"));
 }
 
