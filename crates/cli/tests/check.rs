@@ -249,7 +249,7 @@ const SCRIPT: &[Planted] = &[
     ("create_monitor_set(\"good.req\", often)", "often", "error", "is not a valid number of seconds"),
     ("create_triggered_set(\"good.req\", \"s:goood\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
     ("create_monitor_sett(\"good.req\", 5)", "create_monitor_sett", "error", "did you mean \"create_monitor_set\"?"),
-    ("set_pass1_restoreFile(\"a.sav\")", "set_pass1_restoreFile", "error", "this must come before it"),
+    ("set_pass1_restoreFile(\"a.sav\")", "set_pass1_restoreFile", "error", "this command must precede it"),
     ("iocInit", "iocInit", "error", "iocInit has already run"),
 ];
 
