@@ -92,7 +92,7 @@ const SHORT: [&str; 4] = ["--seconds", "0.2", "--json", "-"];
 fn a_plant_is_measured() {
     let (_plant, search) = plant();
 
-    let output = run(&search, &[&["run", "--against", "load:0", "load:1"], &SHORT[..]].concat());
+    let output = run(&search, &[&["run", "--against", "load:000000", "load:000001"], &SHORT[..]].concat());
 
     let rows = rows(&output);
     assert!(output.status.success(), "{rows:?}");
@@ -108,7 +108,7 @@ fn nothing_is_sent_beyond_loopback_without_the_word_for_it() {
     listener.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let search = format!("{} 192.0.2.1", listener.local_addr().unwrap());
 
-    let output = run(&search, &["run", "--against", "load:0"]);
+    let output = run(&search, &["run", "--against", "load:000000"]);
 
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("192.0.2.1") && stderr(&output).contains("--allow-net"), "{}", stderr(&output));
@@ -120,7 +120,7 @@ fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let search = listener.local_addr().unwrap().to_string();
-    let words = ["run", "--against", "load:0", "load:1", "--max-ops-per-second", "4", "--json", "-"];
+    let words = ["run", "--against", "load:000000", "load:000001", "--max-ops-per-second", "4", "--json", "-"];
     let mut child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
 
     let (start, mut n_searches, mut buffer) = (Instant::now(), 0, [0; 1000]);
@@ -150,15 +150,15 @@ fn no_put_reaches_a_plant_without_the_word_for_it() {
         let mut command = lab(&search, &[&["worker", "drive-plant", "--search", &search], allowed].concat());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        writeln!(stdin, r#"{{"connect":{{"pvs":["load:0"]}}}}"#).unwrap();
-        writeln!(stdin, r#"{{"put_back":{{"pv":"load:0","n":1}}}}"#).unwrap();
+        writeln!(stdin, r#"{{"connect":{{"pvs":["load:000000"]}}}}"#).unwrap();
+        writeln!(stdin, r#"{{"put_back":{{"pv":"load:000000","n":1}}}}"#).unwrap();
         let said: Vec<String> =
             BufReader::new(child.stdout.take().unwrap()).lines().take(2).map_while(Result::ok).collect();
         drop(Running(child, Some(stdin)));
         said.concat()
     };
     let rows_of = |words: &[&str]| {
-        let output = run(&search, &[&["run", "--against", "load:0"], words, &SHORT[..]].concat());
+        let output = run(&search, &[&["run", "--against", "load:000000"], words, &SHORT[..]].concat());
         rows(&output).into_iter().filter(|row| row["question"] == "A8 put back").collect::<Vec<_>>()
     };
 
@@ -171,7 +171,7 @@ fn no_put_reaches_a_plant_without_the_word_for_it() {
 
 fn an_interrupted_run_shows_what_there_is() {
     let (_plant, search) = plant();
-    let words = ["run", "--against", "load:0", "--seconds", "600", "--json", "-"];
+    let words = ["run", "--against", "load:000000", "--seconds", "600", "--json", "-"];
     let child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let id = child.id().to_string();
     // By then the run has measured and watches; were it slower, it would still have to print its results.
@@ -196,7 +196,7 @@ fn a_second_laboratory_is_refused_while_one_is_served() {
     writeln!(first, r#"{{"open":{{"key":"right","driver":"fodo","caps":{caps}}}}}"#).unwrap();
     let accepted = lines.next().unwrap().unwrap();
 
-    let second = run("127.0.0.1", &["run", "--against", "load:0", "--agent", &address]);
+    let second = run("127.0.0.1", &["run", "--against", "load:000000", "--agent", &address]);
 
     assert!(accepted.contains("accepted"), "{accepted}");
     assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
@@ -204,7 +204,7 @@ fn a_second_laboratory_is_refused_while_one_is_served() {
 }
 
 fn more_pvs_than_the_cap_are_refused() {
-    let output = run("127.0.0.1", &["run", "--against", "load:0", "load:1", "--max-channels", "1"]);
+    let output = run("127.0.0.1", &["run", "--against", "load:000000", "load:000001", "--max-channels", "1"]);
 
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--max-channels 1"), "{}", stderr(&output));
@@ -214,7 +214,7 @@ fn an_agent_refuses_a_wrong_key_and_an_unknown_driver() {
     use std::io::Write;
     let (_agent, address) = agent("127.0.0.1");
 
-    let mut command = lab("127.0.0.1", &["run", "--against", "load:0", "--agent", &address]);
+    let mut command = lab("127.0.0.1", &["run", "--against", "load:000000", "--agent", &address]);
     let wrong = command.env("FODO_LAB_KEY", "wrong").output().unwrap();
     assert!(stderr(&wrong).contains("the key is wrong"), "{}", stderr(&wrong));
 
@@ -239,7 +239,7 @@ fn two_agents_give_two_sets_of_rows() {
     let (_plant, search) = plant();
     let (_one, first) = agent(&search);
     let (_two, second) = agent(&search);
-    let words = ["run", "--against", "load:0", "--agent", &first, "--agent", &second];
+    let words = ["run", "--against", "load:000000", "--agent", &first, "--agent", &second];
 
     let output = run("127.0.0.1", &[&words, &SHORT[..]].concat());
 

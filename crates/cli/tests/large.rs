@@ -2,9 +2,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
-#[path = "../../net/tests/served/mod.rs"]
-#[expect(dead_code, reason = "the rest is for the tests of the network")]
-mod served;
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
@@ -12,7 +9,8 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use served::{Cell, Table};
+use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+
 use support::fodo;
 
 /// The elements of the array, and their size on the wire in bytes.
@@ -28,8 +26,9 @@ fn peak_mib(pid: u32) -> usize {
 
 #[test]
 fn a_large_array_is_printed_with_little_more_memory_than_its_values_take() {
-    let table = Table::default().with("large", Cell::new(vec![0.5; ELEMENTS]));
-    let server = served::start(Arc::new(table), 0);
+    let config = ServerConfig { payload_bytes_max: 256 << 20, ..ServerConfig::isolated() };
+    let table = PvTable::from([("large", SharedPv::new(vec![0.5; ELEMENTS]))]);
+    let server = Server::start(config, Arc::new(table)).unwrap();
 
     for arguments in [
         &["get", "large"][..],

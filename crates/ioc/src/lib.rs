@@ -36,7 +36,9 @@ pub use stats::Surroundings;
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::reccaster::RecCaster;
-use fodo_net::{ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source};
+use fodo_net::{
+    ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source, SourceChain,
+};
 
 use crate::autosave::saver::Saver;
 use crate::guard::{AccessControl, Rules};
@@ -215,12 +217,16 @@ impl Ioc {
         let crank = DatabaseDriver::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
-        let records = pv::Records::new(crank.clone());
-        let source: Arc<dyn Source> = match config.status_prefix.clone() {
-            Some(prefix) => Arc::new(IocStats::new(prefix, records, (n_records, n_omitted), &surroundings)),
-            None => Arc::new(records),
-        };
-        let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
+        let stats =
+            config.status_prefix.clone().map(|prefix| (IocStats::new((n_records, n_omitted), &surroundings), prefix));
+        let mut source: Arc<dyn Source> = Arc::new(pv::Records::new(crank.clone()));
+        if let Some((stats, prefix)) = &stats {
+            source = Arc::new(SourceChain::new(vec![source, Arc::new(stats.table(prefix))]));
+        }
+        let mut server = Server::start_with_log(config, source, log.clone()).map_err(IocError::Server)?;
+        if let Some((mut stats, _)) = stats {
+            server.refresh_every_second(move |clients, _| stats.refresh(clients)).map_err(IocError::Server)?;
+        }
         crank.set_signal(server.rights_signal());
         // A put through a link ends when the target record has processed, so it has no timeout.
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
@@ -335,6 +341,11 @@ impl RunningIoc {
     /// The UDP port for searches.
     pub fn udp_port(&self) -> u16 {
         self.server.as_ref().map_or(0, Server::udp_port)
+    }
+
+    /// The configuration of a client on this host that searches only this IOC.
+    pub fn client_config(&self) -> ClientConfig {
+        self.server.as_ref().map_or_else(ClientConfig::default, Server::client_config)
     }
 
     /// Stops serving and scanning and saves values one last time; returns when all threads have ended.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 use fodo_db::{Channel, ChannelError, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError, PutId};
-use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
+use fodo_net::{ChannelAccessPv, Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
 use crate::turn::DatabaseDriver;
@@ -43,7 +43,7 @@ impl Source for Records {
         Some(if filters.is_empty() { pv } else { RecordPv::filtered(pv, filters) })
     }
 
-    fn refusal(&self, name: &str) -> Option<String> {
+    fn refusal_reason(&self, name: &str) -> Option<String> {
         match self.crank.database().channel(name) {
             Err(ChannelError::Filter(error)) => Some(error.to_string()),
             Err(ChannelError::Unknown) | Ok(_) => None,
@@ -152,7 +152,7 @@ impl RecordPv {
         if let Some(fed) = self.fed.get() {
             lock(fed).iter().for_each(|pv| pv.feed(post.mask, &post.reading));
         }
-        self.posts.push(post);
+        self.posts.post(post);
     }
 
     /// Posts the result of this channel's filters for a change.
@@ -164,7 +164,7 @@ impl RecordPv {
         }
         let moment = self.crank.filter_context(self.field);
         if let Some((mask, reading)) = lock(&filtered.chain).update(mask, reading.clone(), &moment) {
-            self.posts.push(Post { mask, reading });
+            self.posts.post(Post { mask, reading });
         }
     }
 }
@@ -175,8 +175,7 @@ impl Pv for RecordPv {
             Some(filtered) => filtered.facts.clone(),
             None => self.crank.database().facts(self.field),
         };
-        let is_read_only = facts.is_read_only;
-        PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only, class_name: facts.record_type }
+        PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only: facts.is_read_only }
     }
 
     fn read(&self) -> Reading {
@@ -198,7 +197,7 @@ impl Pv for RecordPv {
         }
     }
 
-    fn allowed(&self, by: &Peer) -> Rights {
+    fn rights(&self, by: &Peer) -> Rights {
         self.crank.guard().allowed(self.crank.database(), self.field, by)
     }
 
@@ -206,16 +205,8 @@ impl Pv for RecordPv {
         self.crank.put(self.field, value, Some(by), completion).map_err(refusal)
     }
 
-    fn give_up(&self, put: u64) {
+    fn cancel_put(&self, put: u64) {
         self.crank.give_up(self.field, PutId(put));
-    }
-
-    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
-        // As in rsrv, a read-only channel rejects acknowledgements too.
-        if self.crank.database().facts(self.field).is_read_only {
-            return Err(PutRefusal::ReadOnly);
-        }
-        self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
     }
 
     fn posts(&self) -> &Posts {
@@ -228,8 +219,8 @@ impl Pv for RecordPv {
         }
     }
 
-    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        self.crank.while_locked(&mut || attach(self.crank.database().read(self.field)));
+    fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
+        self.crank.while_locked(&mut || subscribe(self.crank.database().read(self.field)));
     }
 
     fn first_update(&self, reading: Reading, mask: EventMask) -> Option<Reading> {
@@ -239,13 +230,31 @@ impl Pv for RecordPv {
         let (_, reading) = lock(&filtered.chain).update(mask, reading, &moment)?;
         Some(reading)
     }
+
+    fn channel_access(&self) -> Option<&dyn ChannelAccessPv> {
+        Some(self)
+    }
+}
+
+impl ChannelAccessPv for RecordPv {
+    fn class_name(&self) -> &'static str {
+        self.crank.database().facts(self.field).record_type
+    }
+
+    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
+        // As in rsrv, a read-only channel rejects acknowledgements too.
+        if self.crank.database().facts(self.field).is_read_only {
+            return Err(PutRefusal::ReadOnly);
+        }
+        self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
+    }
 }
 
 /// Converts an error of the database to an error of the server.
 pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
-        PutError::ProcessingFailed => PutRefusal::Unprocessed(error.to_string()),
+        PutError::ProcessingFailed => PutRefusal::ProcessingFailed(error.to_string()),
         other => PutRefusal::Rejected(other.to_string()),
     }
 }
@@ -287,7 +296,8 @@ mod tests {
         let (first, second, filtered) = (open("w"), open("w.VAL"), open("w.[0:1]"));
 
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &filtered));
-        assert_eq!((first.facts().kind, first.facts().count_max, first.facts().class_name), (Kind::I16, 5, "waveform"));
+        assert_eq!((first.facts().kind, first.facts().count_max), (Kind::I16, 5));
+        assert_eq!(first.channel_access().map(ChannelAccessPv::class_name), Some("waveform"));
         assert_eq!(filtered.facts().count_max, 2);
         assert!(!first.facts().is_read_only && open("a.RTYP").facts().is_read_only);
     }
@@ -296,8 +306,8 @@ mod tests {
     fn a_filter_that_is_wrong_is_refused_with_a_reason_and_an_unknown_name_without() {
         let records = records();
 
-        assert!(records.refusal("a.{\"nope\":{}}").is_some_and(|why| why.contains("nope")));
-        assert_eq!((records.refusal("a"), records.refusal("b")), (None, None));
+        assert!(records.refusal_reason("a.{\"nope\":{}}").is_some_and(|why| why.contains("nope")));
+        assert_eq!((records.refusal_reason("a"), records.refusal_reason("b")), (None, None));
     }
 
     #[test]
@@ -313,7 +323,8 @@ mod tests {
     #[test]
     fn only_a_field_that_is_written_through_takes_an_acknowledgement() {
         let records = records();
-        let acknowledge = |name: &str| records.open(name).unwrap().acknowledge(None, Some(Severity::Major));
+        let acknowledge =
+            |name: &str| records.open(name).unwrap().channel_access().unwrap().acknowledge(None, Some(Severity::Major));
 
         assert!(acknowledge("a").is_ok());
         assert!(matches!(acknowledge("a.RTYP"), Err(PutRefusal::ReadOnly)));

@@ -4,17 +4,13 @@
 //! every client bypass access security. A record with one of these names takes precedence.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use fodo_data::{Meta, Value};
 use fodo_net::process::{self, HostFacts, ProcessFacts};
-use fodo_net::{ClientStatus, Pv, ServerCounts, Source, StatusPv};
+use fodo_net::{ClientStatus, PvTable, SharedPv};
 use jiff::Zoned;
-
-use crate::pv::Records;
 
 /// The version that an IOC reports in place of the version of EPICS Base.
 pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
@@ -43,13 +39,11 @@ impl Surroundings {
     }
 }
 
-/// A source of the records of an IOC and its statistics.
+/// The statistics of an IOC, as PVs.
 pub struct IocStats {
-    prefix: String,
-    records: Records,
-    pvs: HashMap<&'static str, Arc<StatusPv>>,
+    pvs: HashMap<&'static str, SharedPv>,
     started: Instant,
-    before: Mutex<LoadSample>,
+    before: LoadSample,
 }
 
 /// The previous sample, for computing loads, and the heartbeat.
@@ -85,34 +79,26 @@ const NUMBERS: [(&str, &str); 17] = [
 ];
 
 impl IocStats {
-    /// `prefix`: the prefix of the names, without the colon. `n_records`: the number of records. `n_omitted`: the
-    /// number of statements left out because of errors.
-    pub fn new(
-        prefix: String,
-        records: Records,
-        (n_records, n_omitted): (usize, usize),
-        surroundings: &Surroundings,
-    ) -> IocStats {
+    /// `n_records`: the number of records. `n_omitted`: the number of statements left out because of errors. The PVs
+    /// have the current time as their time stamp, which is that of the start for those that never change.
+    pub fn new((n_records, n_omitted): (usize, usize), surroundings: &Surroundings) -> IocStats {
         let mut pvs = HashMap::new();
         for (name, units) in NUMBERS {
             let meta = Meta { units: units.into(), precision: if units == "%" { 1 } else { 0 }, ..Meta::default() };
-            pvs.insert(name, Arc::new(StatusPv::new(Value::from(0.0), 1, meta)));
+            pvs.insert(name, SharedPv::builder(0.0).meta(meta).build());
         }
         for (name, text) in texts(surroundings) {
-            pvs.insert(name, Arc::new(StatusPv::new(Value::from(text.as_str()), 1, Meta::default())));
+            pvs.insert(name, SharedPv::new(text.as_str()));
         }
         for (name, text) in long_texts(surroundings) {
             // Exactly as long as the text plus the terminating zero for clients in C.
             let bytes = [text.as_bytes(), b"\0"].concat();
-            let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            pvs.insert(name, Arc::new(StatusPv::new(Value::from(bytes), count, Meta::default())));
+            pvs.insert(name, SharedPv::new(bytes));
         }
         let process = ProcessFacts::now();
         let before =
             LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: HostFacts::now().worked, n_beats: 0 };
-        // PVs that never change have the start time of the IOC.
-        pvs.values().for_each(|pv: &Arc<StatusPv>| pv.post(pv.read().value, SystemTime::now().into()));
-        let stats = IocStats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
+        let stats = IocStats { pvs, started: Instant::now(), before };
         stats.post("RECORD_CNT", n_records as f64);
         stats.post("LOAD_ERROR_CNT", n_omitted as f64);
         stats.post("PROCESS_ID", f64::from(std::process::id()));
@@ -120,42 +106,26 @@ impl IocStats {
         stats
     }
 
-    fn own(&self, name: &str) -> Option<&Arc<StatusPv>> {
-        self.pvs.get(name.strip_prefix(&self.prefix)?.strip_prefix(':')?)
+    /// The PVs by their names: the prefix, a colon and the name in iocStats.
+    pub fn table(&self, prefix: &str) -> PvTable {
+        self.pvs.iter().map(|(name, pv)| (format!("{prefix}:{name}"), pv.clone())).collect()
     }
 
     /// Posts a value if it has changed.
     fn post(&self, name: &str, value: impl Into<Value>) {
         let value = value.into();
-        if let Some(pv) = self.pvs.get(name).filter(|pv| pv.read().value != value) {
-            pv.post(value, SystemTime::now().into());
-        }
-    }
-}
-
-impl Source for IocStats {
-    fn serves(&self, name: &str) -> bool {
-        self.records.serves(name) || self.own(name).is_some()
-    }
-
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        match self.own(name) {
-            Some(pv) if !self.records.serves(name) => Some(pv.clone()),
-            _ => self.records.open(name),
+        if let Some(pv) = self.pvs.get(name).filter(|pv| pv.value() != value) {
+            pv.post(value);
         }
     }
 
-    fn refusal(&self, name: &str) -> Option<String> {
-        self.records.refusal(name)
-    }
-
-    fn refresh_status(&self, clients: &[ClientStatus], _: &ServerCounts) {
+    /// Updates the PVs; called once a second. `clients`: the clients of the server.
+    pub fn refresh(&mut self, clients: &[ClientStatus]) {
         let (process, host) = (ProcessFacts::now(), HostFacts::now());
-        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        before.n_beats = if before.n_beats < i32::MAX as u32 { before.n_beats + 1 } else { 1 };
-        let now =
-            LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats: before.n_beats };
-        let load = own_load(&before, &now, host.n_processors);
+        let before = &self.before;
+        let n_beats = if before.n_beats < i32::MAX as u32 { before.n_beats + 1 } else { 1 };
+        let now = LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats };
+        let load = own_load(before, &now, host.n_processors);
         let known = |number: Option<u64>| number.map_or(f64::NAN, |number| number as f64);
         let (n_open, n_max) = (known(process.n_descriptors), known(process.n_descriptors_max));
         let numbers = [
@@ -164,7 +134,7 @@ impl Source for IocStats {
             ("FD_CNT", n_open),
             ("FD_MAX", n_max),
             ("FD_FREE", n_max - n_open),
-            ("SYS_CPU_LOAD", system_load(&before, &now)),
+            ("SYS_CPU_LOAD", system_load(before, &now)),
             ("IOC_CPU_LOAD", load),
             ("LOAD", load),
             ("CPU_CNT", host.n_processors as f64),
@@ -173,17 +143,10 @@ impl Source for IocStats {
             ("MEM_MAX", known(host.memory_bytes)),
             ("HEARTBEAT", f64::from(now.n_beats)),
         ];
-        *before = now;
-        drop(before);
+        self.before = now;
         numbers.into_iter().for_each(|(name, number)| self.post(name, number));
         self.post("UPTIME", up_time(self.started.elapsed()).as_str());
         self.post("TOD", time_of_day().as_str());
-    }
-}
-
-impl fmt::Debug for IocStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stats").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 

@@ -68,7 +68,7 @@ struct PutToLog {
 impl DriverState {
     fn tell_rights(&self) {
         if let Some(signal) = &self.signal {
-            signal.changed();
+            signal.notify_changed();
         }
     }
 }
@@ -334,12 +334,12 @@ impl DatabaseDriver {
                 Event::PutDone { put } => {
                     if let Some(PendingPut { completion, written }) = turn.puts.remove(&put) {
                         written.into_iter().for_each(|written| self.tell_put(written));
-                        completion.done();
+                        completion.complete();
                     }
                 }
                 Event::PutRefused { put, error } => {
                     if let Some(PendingPut { completion, .. }) = turn.puts.remove(&put) {
-                        completion.refused(refusal(error));
+                        completion.refuse(refusal(error));
                     }
                 }
                 Event::ExternalLinkAdded { link, name, usage } => {

@@ -1,13 +1,13 @@
 //! Access rules while clients are connected to the IOC.
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fodo_ioc::{Ioc, Policy, PutEvent, RunningIoc};
-use fodo_net::{Channel, ClientConfig, Context, ServerConfig};
+use fodo_net::{Channel, Context, ServerConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,15 +52,10 @@ impl Folder {
     }
 
     fn serve(&self, policy: Policy) -> (RunningIoc, Context) {
-        let config = ServerConfig {
-            interfaces: vec![Ipv4Addr::LOCALHOST],
-            port: 0,
-            beacons_to_interfaces: false,
-            ..ServerConfig::default()
-        };
+        let config = ServerConfig::isolated();
         let running = self.load().guarded(policy).unwrap().serve(config).unwrap();
-        let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
-        (running, Context::new(ClientConfig::with_addresses(vec![place])))
+        let context = Context::new(running.client_config());
+        (running, context)
     }
 }
 
@@ -201,8 +196,7 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
     let first = channel(&context, "endless.A");
     let _goes_on = first.start_put(1.0);
     first.get_timeout(PATIENCE).unwrap();
-    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
-    let other = Context::new(ClientConfig::with_addresses(vec![place]));
+    let other = Context::new(running.client_config());
     let second = channel(&other, "endless.A");
     let _waits = second.start_put(2.0);
     second.get_timeout(PATIENCE).unwrap();

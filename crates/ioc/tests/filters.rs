@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use fodo_ca::message::{self, Answer, Header, Request};
 use fodo_db::States;
 use fodo_ioc::{Ioc, RunningIoc};
 use fodo_net::log::{Level, Line, Log};
-use fodo_net::{Channel, ClientConfig, Context, ErrorKind, MonitorEvent, MonitorOptions, Refusal, ServerConfig, Value};
+use fodo_net::{Channel, Context, ErrorKind, MonitorEvent, MonitorOptions, Refusal, ServerConfig, Value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -33,13 +33,7 @@ fn ioc() -> (RunningIoc, States, Lines) {
     });
     let ioc = Ioc::load(&[(file.clone(), String::new())]).unwrap();
     let states = ioc.states().clone();
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::isolated();
     let lines = Lines::default();
     let kept = lines.clone();
     let log = Log::new(Level::Warning, move |line| kept.lock().unwrap().push(line.clone()));
@@ -47,8 +41,7 @@ fn ioc() -> (RunningIoc, States, Lines) {
 }
 
 fn client(ioc: &RunningIoc) -> Context {
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    Context::new(ClientConfig::with_addresses(vec![server]))
+    Context::new(ioc.client_config())
 }
 
 fn value(channel: &Channel) -> Value {

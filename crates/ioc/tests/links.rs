@@ -36,12 +36,7 @@ fn load(db: &str) -> Ioc {
 }
 
 fn config(port: u16) -> ServerConfig {
-    ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port,
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    }
+    ServerConfig { port, ..ServerConfig::isolated() }
 }
 
 fn at(ports: &[u16]) -> ClientConfig {

@@ -1,11 +1,10 @@
 //! Records that trigger themselves endlessly: clients are still served, and the IOC still stops.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fodo_ioc::Ioc;
-use fodo_net::{ClientConfig, Context, ServerConfig, Value};
+use fodo_net::{Context, ServerConfig, Value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,16 +22,9 @@ record(ao, "other") {}
 fn endless_loops_keep_no_client_waiting_and_no_stop() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("loops.db");
     std::fs::write(&file, RECORDS).unwrap();
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::isolated();
     let ioc = Ioc::load(&[(file, String::new())]).unwrap().serve(config).unwrap();
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::with_addresses(vec![server]));
+    let context = Context::new(ioc.client_config());
     let put = |name: &str, value: f64| context.channel(name).unwrap().put_timeout(value, PATIENCE).unwrap();
     put("pulse.HIGH", 1e-12);
     put("pulse.PROC", 1.0);

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fodo_ioc::{Ioc, IocError};
-use fodo_net::{ClientConfig, Context, Monitor, MonitorEvent, MonitorOptions, ServerConfig};
+use fodo_net::{Context, Monitor, MonitorEvent, MonitorOptions, ServerConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,16 +28,6 @@ fn load() -> Ioc {
     ));
     std::fs::write(&file, RECORDS).unwrap();
     Ioc::load(&[(file, String::new())]).unwrap()
-}
-
-fn config() -> ServerConfig {
-    ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    }
 }
 
 fn page(address: SocketAddr) -> String {
@@ -64,9 +54,8 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let left_out = Arc::new(AtomicU64::new(3));
-    let ioc = load().metered(loopback, Some(left_out)).unwrap().serve(config()).unwrap();
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::with_addresses(vec![server]));
+    let ioc = load().metered(loopback, Some(left_out)).unwrap().serve(ServerConfig::isolated()).unwrap();
+    let context = Context::new(ioc.client_config());
     let channels = ["m:gap", "m:fast"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
     monitors.iter().for_each(next_update);
@@ -109,8 +98,12 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
 
 #[test]
 fn without_a_put_log_there_is_no_number_of_it_and_without_a_page_no_address() {
-    let metered = load().metered(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), None).unwrap().serve(config()).unwrap();
-    let bare = load().serve(config()).unwrap();
+    let metered = load()
+        .metered(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), None)
+        .unwrap()
+        .serve(ServerConfig::isolated())
+        .unwrap();
+    let bare = load().serve(ServerConfig::isolated()).unwrap();
 
     assert!(!page(metered.metrics_address().unwrap()).contains("put_log"));
     assert_eq!(bare.metrics_address(), None);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ioc::{Ioc, RecSyncConfig, RunningIoc, Surroundings};
 use fodo_net::log::Log;
-use fodo_net::{ClientConfig, Context, ServerConfig, Value};
+use fodo_net::{Context, ServerConfig, Value};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -124,13 +124,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
         folder: PathBuf::new(),
         variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
     };
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig::isolated();
     let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let told = RecSyncConfig {
@@ -189,8 +183,7 @@ fn a_receiver_that_takes_nothing_holds_up_neither_records_nor_clients_nor_the_en
     let (ioc, receiver) = ioc("deaf", &many);
     let mut meeting = receiver.meet();
     meeting.greet();
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    let context = Context::new(ClientConfig::with_addresses(vec![server]));
+    let context = Context::new(ioc.client_config());
 
     let last = context.channel("m:19999").unwrap();
     last.put_timeout(Value::from(7.0), PATIENCE).unwrap();

@@ -2,12 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fodo_ioc::{Ioc, RunningIoc, Surroundings};
-use fodo_net::{ClientConfig, Context, MonitorEvent, MonitorOptions, ServerConfig, Value};
+use fodo_net::{Context, MonitorEvent, MonitorOptions, ServerConfig, Value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -25,17 +24,10 @@ fn ioc(name: &str) -> (RunningIoc, Context) {
         folder: PathBuf::from("/opt/iocs/vacuum"),
         variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
     };
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        status_prefix: Some("s:ioc".to_owned()),
-        ..ServerConfig::default()
-    };
+    let config = ServerConfig { status_prefix: Some("s:ioc".to_owned()), ..ServerConfig::isolated() };
     let ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
-    (ioc, Context::new(ClientConfig::with_addresses(vec![server])))
+    let context = Context::new(ioc.client_config());
+    (ioc, context)
 }
 
 fn value(context: &Context, name: &str) -> Value {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | read, write or monitor a PV | [`Context`] and [`Channel`] |
 //! | read or write many PVs at once | [`many`] |
-//! | serve PVs | [`Server`] with a [`Source`] |
+//! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or with a [`Source`] of its own |
 //! | find out why a PV is not connected | [`client::diagnosis`], [`Context::next_notice`] |
 //! | monitor a site's searches and beacons | [`overhear`] |
 //!
@@ -20,7 +20,7 @@
 //!
 //! ```
 //! # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
-//! # let config = fodo_net::ClientConfig::with_addresses(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+//! # let config = server.client_config();
 //! use fodo_net::{Context, Detail, Request};
 //!
 //! let context = Context::new(config); // or Context::from_env()?
@@ -101,6 +101,30 @@
 //! # }).unwrap();
 //! ```
 //!
+//! # Serve
+//!
+//! A [`SharedPv`] holds a value. The program posts changes to it; clients read and monitor it, and write it if it accepts
+//! puts. A [`PvTable`] gives PVs their names.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//!
+//! use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+//!
+//! let temperature = SharedPv::new(21.5);
+//! let setpoint = SharedPv::builder(20.0).on_put(|value, _client| Ok(value)).build();
+//! let table = PvTable::from([("demo:temperature", temperature.clone()), ("demo:setpoint", setpoint)]);
+//! // For this host only; ServerConfig::from_env()? serves the network.
+//! let server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
+//!
+//! temperature.post(21.7);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`ServerConfig::isolated`] and [`Server::client_config`] make a private pair of server and client, as tests need it.
+//!
 //! # Errors and timeouts
 //!
 //! Each operation ends exactly once: with its result, or with an [`Error`] that has a [`kind`](Error::kind) and the
@@ -177,6 +201,7 @@ pub use fodo_data::{
 pub use page::{Page, PageConfig};
 pub use repeater::Repeater;
 pub use server::{
-    ClientStatus, Completion, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerCounts,
-    ServerError, Source, StatusPv, UpdateCounts, host_of_most_unused,
+    ChannelAccessPv, ClientStatus, Completion, DeferredPut, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, PvTable,
+    RightsSignal, Server, ServerCounts, ServerError, SharedPv, SharedPvBuilder, Source, SourceChain, UpdateCounts,
+    host_of_most_unused,
 };

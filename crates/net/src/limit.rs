@@ -246,8 +246,11 @@ pub const RECCASTER_DATAGRAMS: usize = 64;
 /// Bytes read of a datagram: an announcement has sixteen.
 pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
 
-/// Posts kept for each status PV: a slow client needs only the latest one.
-pub const STATUS_POSTS: usize = 4;
+/// Posts kept for the subscriptions of a `SharedPv`, so that short pulses are not lost when the server is briefly busy.
+pub const SCALAR_POSTS: usize = 8;
+
+/// The same for an array; fewer, because each post keeps its elements in memory.
+pub const ARRAY_POSTS: usize = 2;
 
 /// How long the same text about the same host is not logged again.
 pub const LOG_PAUSE: Duration = Duration::from_secs(60);

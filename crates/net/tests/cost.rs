@@ -3,11 +3,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a panic reports a failed test")]
 
-#[path = "faults/cell.rs"]
-#[expect(dead_code, reason = "the rest is for the tests that are about it")]
-mod cell;
 #[path = "faults/raw.rs"]
-#[expect(dead_code, reason = "likewise")]
+#[expect(dead_code, reason = "the rest is for the tests that are about it")]
 mod raw;
 
 use std::sync::Arc;
@@ -15,25 +12,11 @@ use std::time::Duration;
 
 use fodo_ca::message::{self, Answer, Request};
 use fodo_ca::{Sid, SubscriptionId, limit};
-use fodo_net::{Pv, Source};
+use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 
-use cell::{Cell, serve};
 use raw::{DOUBLE, Raw, create, echo, with};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// PVs by their numbers.
-struct Numbered(Vec<Arc<Cell>>);
-
-impl Source for Numbered {
-    fn serves(&self, name: &str) -> bool {
-        self.open(name).is_some()
-    }
-
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        self.0.get(name.parse::<usize>().ok()?).map(|cell| cell.clone() as Arc<dyn Pv>)
-    }
-}
 
 /// Resident memory of this process, in bytes.
 fn resident_bytes() -> usize {
@@ -63,7 +46,8 @@ fn subscribe(number: u32) -> Vec<u8> {
 #[test]
 fn row_17_and_18_channels_and_subscriptions_cost_no_more_than_is_counted_for_them() {
     const N: u32 = 50_000;
-    let server = serve(&Arc::new(Numbered((0..N).map(|number| Arc::new(Cell::new(f64::from(number)))).collect())));
+    let pvs: PvTable = (0..N).map(|number| (number.to_string(), SharedPv::new(f64::from(number)))).collect();
+    let server = Server::start(ServerConfig::isolated(), Arc::new(pvs)).unwrap();
     let mut raw = Raw::connected(server.tcp_port());
 
     let channels = cost(&mut raw, (0..N).map(|number| create(number, &number.to_string()))) / N as usize;

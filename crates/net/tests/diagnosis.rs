@@ -15,7 +15,7 @@ use fodo_data::Now;
 use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ClientConfig, Host};
 
-use served::{Cell, Table};
+use served::cell;
 
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -132,7 +132,7 @@ fn all_servers_that_claim_a_name_are_visited() {
 
 #[test]
 fn name_servers_are_asked_and_whoever_they_name_is_visited() {
-    let server = served::start(Arc::new(Table::default().with("x:y", Cell::new(1.5))), 0);
+    let server = served::start([("x:y", cell(1.5))]);
     let (gone, closed_port) = listener();
     drop(gone);
     let name_server = |port| Host { name: "127.0.0.1".into(), port };

@@ -7,48 +7,13 @@ use std::time::{Duration, Instant};
 
 use fodo_net::overhear::{Bystander, SearchMonitor};
 use fodo_net::{
-    ClientConfig, Completion, Context, ErrorKind, Host, Kind, Meta, Notice, Peer, Posts, PutRefusal, Pv, PvFacts,
-    Reading, Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
+    ClientConfig, Context, ErrorKind, Host, Notice, Pv, Refusal, Repeater, Server, ServerConfig, SharedPv, Source,
+    Value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A PV that is always 1.5.
-struct Fixed(Posts);
-
-impl Pv for Fixed {
-    fn facts(&self) -> PvFacts {
-        PvFacts { kind: Kind::F64, count_max: 1, is_read_only: true, class_name: "fixed" }
-    }
-
-    fn read(&self) -> Reading {
-        Reading::bare(Value::from(1.5))
-    }
-
-    fn meta(&self) -> Arc<Meta> {
-        Arc::default()
-    }
-
-    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
-    }
-
-    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
-    }
-
-    fn posts(&self) -> &Posts {
-        &self.0
-    }
-
-    fn listeners_changed(&self) {}
-
-    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        attach(self.read());
-    }
-}
-
-/// Serves every name that begins with its letter, after having refused it several times.
+/// Serves every name that begins with its letter as 1.5, after having refused it several times.
 struct Names {
     first: char,
     n_refusals: AtomicUsize,
@@ -62,22 +27,12 @@ impl Source for Names {
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
         let refuses = |n: usize| n.checked_sub(1);
         let is_refused = self.n_refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, refuses).is_ok();
-        (self.serves(name) && !is_refused).then(|| Arc::new(Fixed(Posts::new(1))) as Arc<dyn Pv>)
+        (self.serves(name) && !is_refused).then(|| SharedPv::new(1.5).into())
     }
 }
 
 fn serve(first: char, n_refusals: usize, config: ServerConfig) -> Server {
     Server::start(config, Arc::new(Names { first, n_refusals: AtomicUsize::new(n_refusals) })).unwrap()
-}
-
-/// Any port of loopback, and no beacons.
-fn quiet() -> ServerConfig {
-    ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    }
 }
 
 fn local(port: u16) -> SocketAddr {
@@ -123,7 +78,7 @@ const REGISTER: [u8; 16] = [0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1];
 
 #[test]
 fn a_name_is_found_by_way_of_a_name_server_alone() {
-    let server = serve('x', 0, quiet());
+    let server = serve('x', 0, ServerConfig::isolated());
     let config =
         ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
@@ -145,7 +100,7 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
     // By then its next search is three seconds away, and the next attempt of the name server one second.
     assert!(x.get_timeout(Duration::from_millis(5200)).is_err());
 
-    let server = serve('x', 0, ServerConfig { port, ..quiet() });
+    let server = serve('x', 0, ServerConfig { port, ..ServerConfig::isolated() });
     let start = Instant::now();
 
     assert_eq!(server.tcp_port(), port);
@@ -156,7 +111,7 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
 
 #[test]
 fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
-    let servers = [(); 3].map(|()| serve('x', 0, quiet()));
+    let servers = [(); 3].map(|()| serve('x', 0, ServerConfig::isolated()));
     let context =
         Context::new(ClientConfig::with_addresses(servers.iter().map(|server| local(server.udp_port())).collect()));
     let x = context.channel("x:1").unwrap();
@@ -173,11 +128,8 @@ fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
 
 #[test]
 fn one_server_that_answers_twice_is_no_second_server() {
-    let server = serve('x', 0, quiet());
-    let by_name_too = ClientConfig {
-        name_servers: vec![named(server.tcp_port())],
-        ..ClientConfig::with_addresses(vec![local(server.udp_port())])
-    };
+    let server = serve('x', 0, ServerConfig::isolated());
+    let by_name_too = ClientConfig { name_servers: vec![named(server.tcp_port())], ..server.client_config() };
     let context = Context::new(by_name_too);
 
     for index in 0..20 {
@@ -189,10 +141,9 @@ fn one_server_that_answers_twice_is_no_second_server() {
 
 #[test]
 fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
-    let server = serve('x', 0, quiet());
+    let server = serve('x', 0, ServerConfig::isolated());
     let unknown = Host { name: "no-such-host.invalid".into(), port: 5064 };
-    let config =
-        ClientConfig { search_hosts: vec![unknown], ..ClientConfig::with_addresses(vec![local(server.udp_port())]) };
+    let config = ClientConfig { search_hosts: vec![unknown], ..server.client_config() };
     let context = Context::new(config);
 
     let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
@@ -204,7 +155,7 @@ fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
 
 #[test]
 fn row_59_a_host_is_found_by_its_name() {
-    let server = serve('x', 0, quiet());
+    let server = serve('x', 0, ServerConfig::isolated());
     let host = Host { name: "localhost".into(), port: server.udp_port() };
     let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::with_addresses(Vec::new()) });
 
@@ -213,8 +164,8 @@ fn row_59_a_host_is_found_by_its_name() {
 
 #[test]
 fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() {
-    let server = serve('x', 3, quiet());
-    let context = Context::new(ClientConfig::with_addresses(vec![local(server.udp_port())]));
+    let server = serve('x', 3, ServerConfig::isolated());
+    let context = Context::new(server.client_config());
     // The first refusal may be received before the first get.
     let start = Instant::now();
     let x = context.channel("x:1").unwrap();
@@ -230,7 +181,7 @@ fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() 
 
 #[test]
 fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
-    let server = serve('x', 0, ServerConfig { ignored: vec![Ipv4Addr::new(127, 0, 0, 2)], ..quiet() });
+    let server = serve('x', 0, ServerConfig { ignored: vec![Ipv4Addr::new(127, 0, 0, 2)], ..ServerConfig::isolated() });
     let asking = |ip: &str| {
         let socket = UdpSocket::bind((ip, 0)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -250,9 +201,9 @@ fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
 
 #[test]
 fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
-    let one = serve('x', 0, quiet());
+    let one = serve('x', 0, ServerConfig::isolated());
     let port = one.udp_port();
-    let _others = ['y', 'z'].map(|first| serve(first, 0, ServerConfig { port, ..quiet() }));
+    let _others = ['y', 'z'].map(|first| serve(first, 0, ServerConfig { port, ..ServerConfig::isolated() }));
     let context = Context::new(ClientConfig::with_addresses(vec![local(port)]));
 
     for name in ["x:1", "y:1", "z:1"] {
@@ -294,7 +245,7 @@ fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_mo
     assert!(x.get_timeout(Duration::from_millis(5200)).is_err());
 
     let beacon_addresses = vec![local(repeater_port)];
-    let _server = serve('x', 0, ServerConfig { port, beacon_addresses, ..quiet() });
+    let _server = serve('x', 0, ServerConfig { port, beacon_addresses, ..ServerConfig::isolated() });
     let start = Instant::now();
     x.connect_timeout(PATIENCE).unwrap();
 
@@ -347,9 +298,9 @@ fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_hav
 
 #[test]
 fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
-    let one = serve('x', 0, quiet());
+    let one = serve('x', 0, ServerConfig::isolated());
     let port = one.udp_port();
-    let other = serve('x', 0, ServerConfig { port, ..quiet() });
+    let other = serve('x', 0, ServerConfig { port, ..ServerConfig::isolated() });
     let mut bystander = Bystander::hearing(&ClientConfig::with_addresses(vec![local(port)])).unwrap();
     let (client, address) = listening();
     client.set_broadcast(true).unwrap();
@@ -369,8 +320,8 @@ fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
 
 #[test]
 fn a_bystander_takes_no_search_away_from_a_server_of_this_host() {
-    let server = serve('x', 0, quiet());
-    let bystander = Bystander::hearing(&ClientConfig::with_addresses(vec![local(server.udp_port())])).unwrap();
+    let server = serve('x', 0, ServerConfig::isolated());
+    let bystander = Bystander::hearing(&server.client_config()).unwrap();
     let (client, _) = listening();
 
     client.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();

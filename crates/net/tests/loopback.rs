@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_net::{
-    ChannelState, ClientConfig, Completion, Context, Error, ErrorKind, Kind, MonitorEvent, MonitorOptions, Reading,
-    Refusal, Scalar, Value,
+    ChannelState, ClientConfig, Context, DeferredPut, Error, ErrorKind, Kind, MonitorEvent, MonitorOptions, PutRefusal,
+    Reading, Refusal, Scalar, SharedPv, Value,
 };
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
-use served::{Cell, Table, context, serve, start};
+use served::{cell, context, serve, slow_cell, start, start_at};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,7 @@ fn number(reading: &Reading) -> f64 {
 
 #[test]
 fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)).with("a", Cell::new(vec![1i32, 2, 3])));
+    let (_server, context) = serve([("x", cell(1.5)), ("a", cell(vec![1i32, 2, 3]))]);
     let x = context.channel("x").unwrap();
     let a = context.channel("a").unwrap();
 
@@ -47,7 +47,7 @@ fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
 
 #[test]
 fn forty_megabytes_arrive_as_they_were_sent() {
-    let (_server, context) = serve(Table::default().with("a", Cell::new(vec![0i32])));
+    let (_server, context) = serve([("a", cell(vec![0i32]))]);
     let a = context.channel("a").unwrap();
     let elements: Vec<i32> = (0..10_000_000).map(|n: i32| n.wrapping_mul(2_654_435)).collect();
 
@@ -59,16 +59,16 @@ fn forty_megabytes_arrive_as_they_were_sent() {
 
 #[test]
 fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
-    let server = start(table.clone(), 0);
-    let n = context(server.udp_port()).channel("n").unwrap();
+    let served = cell(0i32);
+    let (_server, context) = serve([("n", served.clone())]);
+    let n = context.channel("n").unwrap();
     let monitor = n.monitor(MonitorOptions::default());
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
     let Some(MonitorEvent::Update(first)) = monitor.next_timeout(PATIENCE) else { panic!("no first update") };
 
     let mut seen = vec![number(&first)];
     for value in 1..=100 {
-        table.0["n"].set(Value::from(value));
+        served.post(value);
         let Some(MonitorEvent::Update(update)) = monitor.next_timeout(PATIENCE) else { panic!("no update {value}") };
         seen.push(number(&update));
     }
@@ -79,8 +79,7 @@ fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
 
 #[test]
 fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
-    let (_server, context) =
-        serve(Table::default().with("a", Cell::new(1.0)).with("b", Cell::new(2.0)).with("c", Cell::new(3.0)));
+    let (_server, context) = serve([("a", cell(1.0)), ("b", cell(2.0)), ("c", cell(3.0))]);
     let n_done = AtomicUsize::new(0);
 
     std::thread::scope(|scope| {
@@ -101,9 +100,8 @@ fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
 
 #[test]
 fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)).with("x", Cell::new(1.0)));
-    let server = start(table.clone(), 0);
-    let context = context(server.udp_port());
+    let served = cell(0i32);
+    let (_server, context) = serve([("n", served.clone()), ("x", cell(1.0))]);
     let (n, x) = (context.channel("n").unwrap(), context.channel("x").unwrap());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (sender, first) = std::sync::mpsc::channel();
@@ -119,7 +117,7 @@ fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
     first.recv_timeout(PATIENCE).unwrap();
 
     for value in 1..=50 {
-        table.0["n"].set(Value::from(value));
+        served.post(value);
         x.get_timeout(PATIENCE).unwrap();
     }
     while first.recv_timeout(PATIENCE).unwrap() < 50.0 {}
@@ -132,7 +130,7 @@ fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
 
 #[test]
 fn an_operation_is_a_future_for_any_executor() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(4.0)));
+    let (_server, context) = serve([("x", cell(4.0))]);
     let x = context.channel("x").unwrap();
 
     let readings = pollster::block_on(async {
@@ -149,9 +147,8 @@ fn an_operation_is_a_future_for_any_executor() {
 
 #[test]
 fn errors_tell_nobody_claimed_from_refused() {
-    let mut fixed = Cell::new(1.0);
-    fixed.is_read_only = true;
-    let (_server, context) = serve(Table::default().with("fixed", fixed));
+    let fixed = SharedPv::builder(1.0).on_put(|_, _| Err(PutRefusal::Rejected("it is fixed".into()))).build();
+    let (_server, context) = serve([("fixed", fixed)]);
     let absent = context.channel("absent").unwrap();
     let fixed = context.channel("fixed").unwrap();
 
@@ -165,16 +162,14 @@ fn errors_tell_nobody_claimed_from_refused() {
 
 #[test]
 fn a_put_is_complete_when_the_source_says_so_and_not_before() {
-    let mut slow = Cell::new(1.0);
-    slow.holds_completions = true;
-    let table = Arc::new(Table::default().with("slow", slow));
-    let server = start(table.clone(), 0);
-    let slow = context(server.udp_port()).channel("slow").unwrap();
+    let (slow, puts) = slow_cell(1.0);
+    let (_server, context) = serve([("slow", slow)]);
+    let slow = context.channel("slow").unwrap();
     slow.connect_timeout(PATIENCE).unwrap();
 
     let put = slow.start_put(5.0);
     let early = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
-    table.0["slow"].held.lock().unwrap().drain(..).for_each(Completion::done);
+    puts.lock().unwrap().drain(..).for_each(DeferredPut::complete);
     let in_time = put.wait_timeout(PATIENCE);
 
     assert!(matches!(early.unwrap_err().kind(), ErrorKind::NoReply { .. }));
@@ -183,17 +178,15 @@ fn a_put_is_complete_when_the_source_says_so_and_not_before() {
 
 #[test]
 fn a_put_whose_completion_is_dropped_is_refused() {
-    let mut slow = Cell::new(1.0);
-    slow.holds_completions = true;
-    let table = Arc::new(Table::default().with("slow", slow));
-    let server = start(table.clone(), 0);
-    let slow = context(server.udp_port()).channel("slow").unwrap();
+    let (slow, puts) = slow_cell(1.0);
+    let (_server, context) = serve([("slow", slow)]);
+    let slow = context.channel("slow").unwrap();
     slow.connect_timeout(PATIENCE).unwrap();
 
     let put = slow.start_put(5.0);
     // The second one waits until the first one has reached the source.
     let _ = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
-    let held = std::mem::take(&mut *table.0["slow"].held.lock().unwrap());
+    let held = std::mem::take(&mut *puts.lock().unwrap());
     let panicked = std::thread::spawn(move || -> () { panic!("a source fails with {} puts", held.len()) }).join();
 
     assert!(panicked.is_err());
@@ -203,17 +196,17 @@ fn a_put_whose_completion_is_dropped_is_refused() {
 
 #[test]
 fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
-    let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
-    let server = start(table.clone(), 0);
+    let served = cell(1.0);
+    let (server, context) = serve([("x", served.clone())]);
     let port = server.udp_port();
-    let x = context(port).channel("x").unwrap();
+    let x = context.channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
 
     drop(server);
     assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Disconnected));
-    let _server = start(table, port);
+    let _server = start_at(port, [("x", served)]);
 
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
@@ -246,8 +239,7 @@ fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
 
 #[test]
 fn a_server_that_had_enough_answers_waiting_reads_on_when_they_are_out() {
-    let (_server, context) =
-        serve(Table::default().with("a", Cell::new(vec![7i32; 1_000_000])).with("x", Cell::new(1.5)));
+    let (_server, context) = serve([("a", cell(vec![7i32; 1_000_000])), ("x", cell(1.5))]);
     let (a, x) = (context.channel("a").unwrap(), context.channel("x").unwrap());
     a.connect_timeout(PATIENCE).unwrap();
     x.connect_timeout(PATIENCE).unwrap();
@@ -266,16 +258,14 @@ fn a_server_that_had_enough_answers_waiting_reads_on_when_they_are_out() {
 
 #[test]
 fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
-    let table = Arc::new(Table::default().with("x", Cell::new(0.0)).with("a", Cell::new(vec![0.0])));
-    let server = start(table.clone(), 0);
-    let context = context(server.udp_port());
+    let (x, a) = (cell(0.0), cell(vec![0.0]));
+    let (_server, context) = serve([("x", x.clone()), ("a", a.clone())]);
 
     context.channel("a").unwrap().put_unconfirmed_timeout(vec![8.0; 500_000], PATIENCE).unwrap();
     context.channel("x").unwrap().put_unconfirmed_timeout(3.5, PATIENCE).unwrap();
 
     let deadline = std::time::Instant::now() + PATIENCE;
-    while *table.0["x"].value.lock().unwrap() != Value::from(3.5) || table.0["a"].value.lock().unwrap().len() != 500_000
-    {
+    while x.value() != Value::from(3.5) || a.value().len() != 500_000 {
         assert!(std::time::Instant::now() < deadline, "a put was lost");
         std::thread::yield_now();
     }
@@ -283,9 +273,8 @@ fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
 
 #[test]
 fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_it() {
-    let table = Arc::new(Table::default().with("x", Cell::new(-1)));
-    let server = start(table.clone(), 0);
-    let context = context(server.udp_port());
+    let x = cell(-1);
+    let (_server, context) = serve([("x", x.clone())]);
     let channel = context.channel("x").unwrap();
     channel.connect_timeout(PATIENCE).unwrap();
 
@@ -294,7 +283,7 @@ fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_i
     }
 
     let deadline = std::time::Instant::now() + PATIENCE;
-    while *table.0["x"].value.lock().unwrap() != Value::from(2999) {
+    while x.value() != Value::from(2999) {
         assert!(std::time::Instant::now() < deadline, "the last put was lost");
         std::thread::yield_now();
     }
@@ -302,7 +291,7 @@ fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_i
 
 #[test]
 fn an_operation_keeps_its_channel() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(4.0)));
+    let (_server, context) = serve([("x", cell(4.0))]);
 
     let operation = context.channel("x").unwrap().start_get(Default::default());
 
@@ -312,7 +301,7 @@ fn an_operation_keeps_its_channel() {
 #[test]
 fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
     use std::io::{Read, Write};
-    let server = start(Arc::new(Table::default().with("x", Cell::new(1.0))), 0);
+    let server = start([("x", cell(1.0))]);
     // A proxy between client and server that can be stopped: the client searches on a port of its own.
     let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let wire_port = wire.local_addr().unwrap().port();
@@ -359,9 +348,9 @@ fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
 
 #[test]
 fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
-    let server = start(table.clone(), 0);
-    let n = context(server.udp_port()).channel("n").unwrap();
+    let served = cell(0i32);
+    let (_server, context) = serve([("n", served.clone())]);
+    let n = context.channel("n").unwrap();
     let (sender, updates) = std::sync::mpsc::channel();
     let monitor = n.monitor_with(MonitorOptions::default(), move |event| {
         if let MonitorEvent::Update(reading) = event {
@@ -372,9 +361,9 @@ fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
     let _monitor = monitor.unwrap();
     assert_eq!(updates.recv_timeout(PATIENCE), Ok(0.0));
 
-    table.0["n"].set(Value::from(1));
+    served.post(1);
     assert_eq!(updates.recv_timeout(PATIENCE), Ok(1.0));
-    table.0["n"].set(Value::from(2));
+    served.post(2);
 
     assert_eq!(updates.recv_timeout(PATIENCE), Ok(2.0));
 }
@@ -382,8 +371,7 @@ fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
 #[test]
 fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
     use std::io::{Read, Write};
-    let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
-    let server = start(table, 0);
+    let server = start([("x", cell(1.0))]);
     // VERSION, then ECHO: sent together with the end of the stream.
     let last_words = [[0, 0, 0, 0, 0, 0, 0, 13], [0; 8], [0, 23, 0, 0, 0, 0, 0, 0], [0; 8]].concat();
 
@@ -403,14 +391,14 @@ fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
 
 #[test]
 fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
-    let server = start(table.clone(), 0);
-    let n = context(server.udp_port()).channel("n").unwrap();
+    let served = cell(0i32);
+    let (server, context) = serve([("n", served.clone())]);
+    let n = context.channel("n").unwrap();
     let monitor = n.monitor(MonitorOptions { queue_max: 100_000, ..MonitorOptions::default() });
     while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 
     for value in 1..=50_000 {
-        table.0["n"].set(Value::from(value));
+        served.post(value);
     }
     let mut last = 0.0;
     while last < 50_000.0 {
@@ -428,9 +416,8 @@ fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
 
 #[test]
 fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
-    let mut slow = Cell::new(1.0);
-    slow.holds_completions = true;
-    let (server, context) = serve(Table::default().with("slow", slow).with("x", Cell::new(1.0)));
+    let (slow, _puts) = slow_cell(1.0);
+    let (server, context) = serve([("slow", slow), ("x", cell(1.0))]);
     let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
     slow.connect_timeout(PATIENCE).unwrap();
     let (issued, waiting) = (slow.start_put(5.0), absent.start_get(Default::default()));
@@ -456,9 +443,9 @@ fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
 
 #[test]
 fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
-    let server = start(table.clone(), 0);
-    let (context, other) = (context(server.udp_port()), context(server.udp_port()));
+    let served = cell(0i32);
+    let (server, context) = serve([("n", served.clone())]);
+    let other = Context::new(server.client_config());
     let (n, same) = (context.channel("n").unwrap(), other.channel("n").unwrap());
     let (sender, events) = std::sync::mpsc::channel();
     let called = n.monitor_with(MonitorOptions::default(), move |event| sender.send(event).unwrap()).unwrap();
@@ -469,7 +456,7 @@ fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
     while !matches!(events.recv_timeout(PATIENCE).unwrap(), MonitorEvent::Update(_)) {}
 
     context.close();
-    table.0["n"].set(Value::from(1));
+    served.post(1);
 
     assert!(matches!(living.next_timeout(PATIENCE), Some(MonitorEvent::Update(reading)) if number(&reading) == 1.0));
     assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Closed));
@@ -483,7 +470,7 @@ fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
 #[test]
 fn many_subscriptions_of_one_pv_end_in_time_that_does_not_grow_with_their_square() {
     const N: usize = 100_000;
-    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)));
+    let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();
     let channels: Vec<_> = (0..N).map(|_| context.channel("x").unwrap()).collect();
     let monitors: Vec<_> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();

@@ -16,12 +16,12 @@ use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, Request};
 use fodo_net::{
     Channel, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions,
-    Notice, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
+    Notice, PvTable, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
 };
 use futures_util::StreamExt;
 
 use scripted::{Scripted, created, error, message, update, value};
-use served::{Cell, Table};
+use served::cell;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(400);
@@ -49,8 +49,8 @@ fn scalar(request: &Request) -> Option<Vec<u8>> {
 
 /// A server of "x" at a loopback address.
 fn serve_at(ip: Ipv4Addr, port: u16) -> Server {
-    let config = ServerConfig { interfaces: vec![ip], port, beacons_to_interfaces: false, ..ServerConfig::default() };
-    Server::start(config, Arc::new(Table::default().with("x", Cell::new(2.5)))).unwrap()
+    let config = ServerConfig { interfaces: vec![ip], port, ..ServerConfig::isolated() };
+    Server::start(config, Arc::new(PvTable::from([("x", cell(2.5))]))).unwrap()
 }
 
 /// A UDP port that is currently free at this address.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{CallbackJob, Context, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
 
-use served::{Cell, Table, config, context, serve, start};
+use served::{cell, context, serve, start};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,7 @@ fn waiting(monitor: &Monitor) -> Vec<i64> {
 
 #[test]
 fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     x.connect_timeout(PATIENCE).unwrap();
     let options = |queue_max, when_full| MonitorOptions { queue_max, when_full, ..MonitorOptions::default() };
@@ -65,7 +65,7 @@ fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up()
 
 #[test]
 fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
-    let (_server, context) = serve(Table::default().with("a", Cell::new(vec![0i32; 5_000_000])));
+    let (_server, context) = serve([("a", cell(vec![0i32; 5_000_000]))]);
     let a = context.channel("a").unwrap();
     let monitor = a.monitor(MonitorOptions::default());
 
@@ -82,7 +82,7 @@ fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
 
 #[test]
 fn the_longest_gap_is_between_updates_of_one_circuit() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
     received(&monitor, 1);
@@ -98,9 +98,8 @@ fn the_longest_gap_is_between_updates_of_one_circuit() {
 /// Ten PVs with monitors, whose callbacks report PV, number and thread.
 fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId>) {
     const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
-    let table = NAMES.iter().fold(Table::default(), |table, name| table.with(name, Cell::new(0.0)));
-    let server = start(Arc::new(table), 0);
-    let context = Context::with_executor(config(server.udp_port()), executor);
+    let server = start(NAMES.map(|name| (name, cell(0.0))));
+    let context = Context::with_executor(server.client_config(), executor);
     let told = Arc::new(Mutex::new(Vec::new()));
     let monitors: Vec<Monitor> = NAMES
         .iter()
@@ -172,9 +171,9 @@ fn the_caller_may_run_callbacks_where_it_wants() {
 
 #[test]
 fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
-    let server = start(Arc::new(Table::default().with("slow", Cell::new(0.0)).with("x", Cell::new(0.0))), 0);
+    let server = start([("slow", cell(0.0)), ("x", cell(0.0))]);
     let many = Executor::Threads(NonZeroUsize::new(2).unwrap());
-    let context = Context::with_executor(config(server.udp_port()), many);
+    let context = Context::with_executor(server.client_config(), many);
     let (release, released) = sync_channel::<()>(0);
     let stuck = move |_event| {
         // Dropping it releases the callback.
@@ -194,7 +193,7 @@ fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
 
 #[test]
 fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_hold() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     let (entered, entries) = channel();
     let (release, released) = sync_channel::<()>(0);
@@ -223,7 +222,7 @@ fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_
 
 #[test]
 fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)).with("y", Cell::new(0.0)));
+    let (_server, context) = serve([("x", cell(0.0)), ("y", cell(0.0))]);
     let (sender, events) = channel();
     let inner = context.clone();
     let meddle = move |event| {

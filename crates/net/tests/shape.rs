@@ -4,20 +4,19 @@
 mod served;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_net::{
     Array, Channel, ClientConfig, Context, Detail, ErrorKind, MonitorEvent, MonitorOptions, Request, Value, many,
 };
 
-use served::{Cell, Table, serve};
+use served::{cell, serve, start};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_large_array_comes_into_the_memory_of_the_one_before() {
-    let (_server, context) = serve(Table::default().with("a", Cell::new(vec![0.0; 100_000])));
+    let (_server, context) = serve([("a", cell(vec![0.0; 100_000]))]);
     let a = context.channel("a").unwrap();
     let place = |value: &Value| match value {
         Value::Array(Array::F64(elements)) => elements.as_ptr(),
@@ -40,7 +39,7 @@ fn a_large_array_comes_into_the_memory_of_the_one_before() {
 
 #[test]
 fn one_get_gives_alarm_time_and_units_together() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)));
+    let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();
     let full = Request { detail: Detail::Full, ..Request::default() };
 
@@ -54,7 +53,7 @@ fn one_get_gives_alarm_time_and_units_together() {
 
 #[test]
 fn every_update_has_the_units_with_it_when_they_are_asked_for() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)));
+    let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();
     let request = Request { detail: Detail::Full, ..Request::default() };
     let monitor = x.monitor(MonitorOptions { request, ..MonitorOptions::default() });
@@ -69,7 +68,7 @@ fn every_update_has_the_units_with_it_when_they_are_asked_for() {
 
 #[test]
 fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
-    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)).with("y", Cell::new(2.5)));
+    let (_server, context) = serve([("x", cell(1.5)), ("y", cell(2.5))]);
     let timeout = Duration::from_millis(300);
     let start = std::time::Instant::now();
 
@@ -93,8 +92,7 @@ fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
 
 #[test]
 fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_gone_says_so() {
-    let tables = [("x", 1.5), ("y", 2.5)].map(|(name, value)| Arc::new(Table::default().with(name, Cell::new(value))));
-    let [server, going] = tables.map(|table| served::start(table, 0));
+    let [server, going] = [("x", 1.5), ("y", 2.5)].map(|(name, value)| start([(name, cell(value))]));
     let places = [&server, &going].map(|server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port())));
     let context = Context::new(ClientConfig::with_addresses(places.to_vec()));
     let [x, y] = ["x", "y"].map(|name| context.channel(name).unwrap());
@@ -116,8 +114,7 @@ fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_
 
 #[test]
 fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refused() {
-    let (_server, context) =
-        serve(Table::default().with("long", Cell::new(vec![0u8; 2])).with("short", Cell::new("old")));
+    let (_server, context) = serve([("long", cell(vec![0u8; 2])), ("short", cell("old"))]);
     let [long, short] = ["long", "short"].map(|name| context.channel(name).unwrap());
     let text = "forty bytes and more of Grüße, as they stand in a description";
 

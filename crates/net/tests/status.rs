@@ -1,47 +1,29 @@
 //! The status that a server publishes of itself and its clients, with real sockets on loopback.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{ClientConfig, Context, MonitorOptions, Pv, Server, ServerConfig, Source, Value};
+use fodo_net::{Context, MonitorOptions, PvTable, Server, ServerConfig, Value};
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
-use served::{Cell, Table};
+use served::cell;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves nothing, so that the status is all there is.
-struct Nothing;
-
-impl Source for Nothing {
-    fn serves(&self, _: &str) -> bool {
-        false
-    }
-
-    fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
-        None
-    }
-}
-
+/// Serves only the status.
 fn serve() -> Result<(Server, Context), fodo_net::ServerError> {
-    serve_with(Arc::new(Nothing))
+    serve_with(PvTable::new())
 }
 
-fn serve_with(source: Arc<dyn Source>) -> Result<(Server, Context), fodo_net::ServerError> {
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacons_to_interfaces: false,
-        status_prefix: Some("s".to_owned()),
-        ..ServerConfig::default()
-    };
-    let server = Server::start(config, source)?;
-    let udp = SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()));
-    Ok((server, Context::new(ClientConfig::with_addresses(vec![udp]))))
+fn serve_with(table: PvTable) -> Result<(Server, Context), fodo_net::ServerError> {
+    let config = ServerConfig { status_prefix: Some("s".to_owned()), ..ServerConfig::isolated() };
+    let server = Server::start(config, Arc::new(table))?;
+    let context = Context::new(server.client_config());
+    Ok((server, context))
 }
 
 /// Reads a status PV, which is refreshed periodically, until it is as expected.
@@ -104,17 +86,17 @@ fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
 
 #[test]
 fn every_update_that_was_posted_was_sent_merged_or_dropped() {
-    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
-    let (_server, context) = serve_with(table.clone()).unwrap();
+    let served = cell(0i32);
+    let (_server, context) = serve_with(PvTable::from([("n", served.clone())])).unwrap();
     let n = context.channel("n").unwrap();
     let (stays, goes) = (n.monitor(MonitorOptions::default()), n.monitor(MonitorOptions::default()));
     let is_subscribed = |value: &Value| *value == Value::from(2.0);
     read_until(&context, "s:SUBSCRIPTIONS", is_subscribed).unwrap();
 
-    (1..=500).for_each(|value| table.0["n"].set(Value::from(value)));
+    (1..=500).for_each(|value| served.post(value));
     drop(goes);
     read_until(&context, "s:SUBSCRIPTIONS", |value| *value == Value::from(1.0)).unwrap();
-    (1..=300).for_each(|value| table.0["n"].set(Value::from(-value)));
+    (1..=300).for_each(|value| served.post(-value));
 
     let number = |status: &str, key: &str| {
         let (_, rest) = status.split_once(&format!("\"{key}\":")).unwrap();

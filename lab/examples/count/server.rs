@@ -1,12 +1,11 @@
 //! The server's end, including sockets and threads: a PV that is not a record, so that only the server is counted.
 
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use fodo_net::{
-    Alarm, Completion, EventMask, Kind, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
-    ServerConfig, Severity, Source, TimeStamp, Value,
+    Alarm, Completion, EventMask, Kind, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server, ServerConfig,
+    Source, TimeStamp, Value,
 };
 
 use crate::{N_PVS, peer};
@@ -49,13 +48,13 @@ impl Source for Numbers {
 impl Number {
     fn change(&self) {
         self.present.fetch_add(1, Ordering::Relaxed);
-        self.posts.push(Post { mask: EventMask::VALUE, reading: self.read() });
+        self.posts.post(Post { mask: EventMask::VALUE, reading: self.read() });
     }
 }
 
 impl Pv for Number {
     fn facts(&self) -> PvFacts {
-        PvFacts { kind: Kind::F64, count_max: 1, is_read_only: false, class_name: "count" }
+        PvFacts { kind: Kind::F64, count_max: 1, is_read_only: false }
     }
 
     fn read(&self) -> Reading {
@@ -63,43 +62,26 @@ impl Pv for Number {
         Reading { value, alarm: Alarm::default(), time: TimeStamp::from_epics(1_000_000_000, 0), meta: None }
     }
 
-    fn meta(&self) -> Arc<Meta> {
-        Arc::default()
-    }
-
     fn put(&self, _: Value, _: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
         if let Some(all) = self.all.upgrade() {
             all.0.iter().for_each(|number| number.change());
         }
-        completion.into_iter().for_each(Completion::done);
+        completion.into_iter().for_each(Completion::complete);
         Ok(())
-    }
-
-    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
     }
 
     fn posts(&self) -> &Posts {
         &self.posts
     }
 
-    fn listeners_changed(&self) {}
-
-    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        attach(self.read());
+    fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
+        subscribe(self.read());
     }
 }
 
 /// Starts a server of these PVs on a free loopback port.
 pub fn start() -> Server {
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    };
-    Server::start(config, Numbers::new()).unwrap()
+    Server::start(ServerConfig::isolated(), Numbers::new()).unwrap()
 }
 
 /// Read requests, from the socket to their replies in it; the requests of a round arrive together.

@@ -17,7 +17,6 @@
 //! [`Tally`](super::tally::Tally), and omits `usage`. `latencies` may be in buckets, by their upper bound.
 
 use std::io::{BufRead, Write, stdin, stdout};
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fodo_net::{Server, ServerConfig};
@@ -128,14 +127,8 @@ pub enum LoadReply {
 /// Serves counters until the end of its input.
 pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
     let counters = LoadPvs::new(n_pvs);
-    let config = ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port,
-        beacon_addresses: Vec::new(),
-        beacons_to_interfaces: false,
-        ..ServerConfig::default()
-    };
-    let server = Server::start(config, counters.clone()).map_err(std::io::Error::other)?;
+    let server = Server::start(ServerConfig { port, ..ServerConfig::isolated() }, counters.table())
+        .map_err(std::io::Error::other)?;
     converse(|ask| match ask {
         LoadRequest::Produce { period_ns, n_rounds } => {
             let kept = counters.produce(Duration::from_nanos(period_ns), n_rounds);

@@ -1,9 +1,7 @@
 //! Access security, the log of puts, and clients.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use fodo_ioc::Policy;
-use fodo_net::{ClientConfig, Context, Monitor, MonitorEvent, MonitorOptions};
+use fodo_net::{Context, Monitor, MonitorEvent, MonitorOptions};
 
 use crate::{PATIENCE, Terminal};
 
@@ -109,8 +107,8 @@ fn clients_are_shown_with_what_they_do() {
     assert!(none.starts_with("Channel Access on TCP ") && none.ends_with(": 0 clients\n"), "{none}");
     assert_eq!(terminal.run("dbel"), "clients subscribe to 0 fields\n");
 
-    let udp_port = terminal.shell.place().lock().unwrap().as_ref().unwrap().udp_port();
-    let context = Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
+    let config = terminal.shell.place().lock().unwrap().as_ref().unwrap().client_config();
+    let context = Context::new(config);
     let channels = ["a", "b.DESC"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
     let has_update =

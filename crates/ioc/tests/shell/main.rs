@@ -9,7 +9,7 @@ mod values_kept;
 mod words;
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -62,15 +62,7 @@ impl Terminal {
         std::fs::create_dir_all(&folder).unwrap();
         let (out, err) = (Written::default(), Written::default());
         let start = RunConfig {
-            configure: Box::new(|_| {
-                Ok(ServerConfig {
-                    interfaces: vec![Ipv4Addr::LOCALHOST],
-                    port: 0,
-                    beacon_addresses: Vec::new(),
-                    beacons_to_interfaces: false,
-                    ..ServerConfig::default()
-                })
-            }),
+            configure: Box::new(|_| Ok(ServerConfig::isolated())),
             policy,
             has_put_log,
             ready: Box::new(|running| format!("serving {} records\n", running.n_records())),

@@ -261,6 +261,34 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// For tests: the server is reachable from this host only, on free ports, and sends no beacons. All else as by
+    /// default.
+    ///
+    /// With [`Server::client_config`](crate::Server::client_config) this makes a private pair of server and client:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use fodo_net::{Context, PvTable, Server, ServerConfig, SharedPv};
+    ///
+    /// let table = PvTable::from([("x", SharedPv::new(1.5))]);
+    /// let server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
+    /// let context = Context::new(server.client_config());
+    /// # let x = context.channel("x")?.get()?;
+    /// # assert_eq!(x.value, 1.5.into());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn isolated() -> ServerConfig {
+        ServerConfig {
+            interfaces: vec![Ipv4Addr::LOCALHOST],
+            port: 0,
+            beacons_to_interfaces: false,
+            ..ServerConfig::default()
+        }
+    }
+
     /// Reads the process's environment. Fails if a variable is invalid.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
         ServerConfig::from_variables(&process)

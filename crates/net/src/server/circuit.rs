@@ -24,7 +24,7 @@ use slab::Slab;
 use self::puts::{Put, value_bytes};
 use self::rights::{Checking, Denied};
 use self::unused::Unused;
-use self::watch::{Extra, Subscription, Watch, send_watch, update};
+use self::watch::{MetaAndClass, Subscription, Watch, class_name, send_watch, update};
 use super::observer::ClientStatus;
 use super::posts::Listener;
 use super::quota::Share;
@@ -355,6 +355,7 @@ impl Circuit {
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
                 Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
+                    self.share.count_search();
                     self.asked_for_something(now);
                     // The client is connected to this server, so the port is that of this connection.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
@@ -399,14 +400,14 @@ impl Circuit {
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         self.asked_for_something(now);
         let Some(pv) = source.open(name) else {
-            let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
+            let why = source.refusal_reason(name).map_or(String::new(), |why| format!(": {why}"));
             let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
             self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
-        let allowed = pv.allowed(&self.peer);
+        let allowed = pv.rights(&self.peer);
         let sid = self.machine.created(cid, native, facts.count_max, rights::told(facts.is_read_only, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
@@ -446,7 +447,7 @@ impl Circuit {
         };
         let listener = self.watches[watch].listener.clone();
         let mut first = None;
-        pv.attach(&mut |reading| {
+        pv.with_reading(&mut |reading| {
             first = Some((pv.first_update(reading, mask), pv.posts().subscribe(&listener, mask)));
         });
         let Some((reading, cursor)) = first else { return };
@@ -460,7 +461,14 @@ impl Circuit {
         }
         match reading {
             Some(reading) if dbr.needs_meta(reading.value.kind()) => {
-                Extra::new(&*pv, &pv.facts()).update(&mut self.machine, sid, dbr, count, id, reading);
+                MetaAndClass::new(&*pv, dbr == DbrType::CLASS_NAME).update(
+                    &mut self.machine,
+                    sid,
+                    dbr,
+                    count,
+                    id,
+                    reading,
+                );
             }
             Some(reading) => update(&mut self.machine, sid, dbr, count, id, &reading),
             None => {}
@@ -585,7 +593,7 @@ impl std::fmt::Debug for Circuit {
 /// The current reading, with what `dbr` needs.
 fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     if dbr == DbrType::CLASS_NAME {
-        return Reading::bare(Value::from(pv.facts().class_name));
+        return Reading::bare(Value::from(class_name(pv)));
     }
     let mut reading = pv.read();
     if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {

@@ -3,9 +3,11 @@
 mod circuit;
 mod observer;
 mod posts;
+mod pv_table;
 mod quota;
 mod reactor;
 mod relay;
+mod shared_pv;
 mod source;
 mod status;
 
@@ -18,19 +20,23 @@ use std::time::{Duration, Instant};
 
 pub use self::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
 pub use self::posts::Posts;
+pub use self::pv_table::{PvTable, SourceChain};
 use self::quota::{Descriptors, Hosts};
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
-pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
-pub use self::status::StatusPv;
-use self::status::{Refresher, StatusSource};
-use crate::config::{Quotas, ServerConfig};
+pub use self::shared_pv::{DeferredPut, SharedPv, SharedPvBuilder};
+pub use self::source::{ChannelAccessPv, Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
+use self::status::{StatusPvs, StatusThread};
+use crate::config::{ClientConfig, Quotas, ServerConfig};
 use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
 /// Why a server failed to start.
+///
+/// The system's error is the [`source`](std::error::Error::source).
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ServerError {
     /// An address cannot be bound.
     Bind {
@@ -57,7 +63,13 @@ impl std::fmt::Display for ServerError {
     }
 }
 
-impl std::error::Error for ServerError {}
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServerError::Bind { error, .. } | ServerError::System(error) => Some(error),
+        }
+    }
+}
 
 /// Counters of the updates of a server's PVs, summed over all subscriptions so far.
 ///
@@ -94,10 +106,11 @@ impl UpdateTally {
 pub struct Server {
     inboxes: Vec<Arc<Inbox>>,
     observer: Observer,
-    refresher: Option<Refresher>,
+    status_thread: Option<StatusThread>,
     threads: Vec<JoinHandle<()>>,
     tcp_port: u16,
     udp_port: u16,
+    client_config: ClientConfig,
 }
 
 impl Server {
@@ -105,18 +118,22 @@ impl Server {
     ///
     /// Fails if an address cannot be bound, or if the system provides no thread.
     pub fn start(config: ServerConfig, source: Arc<dyn Source>) -> Result<Server, ServerError> {
-        Server::start_telling(config, source, Log::silent())
+        Server::start_with_log(config, source, Log::silent())
     }
 
     /// Like [`Server::start`], and reports events to `log`.
-    pub fn start_telling(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
+    pub fn start_with_log(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
         let log = Arc::new(log);
         let edge = Edge::bind(&config)?;
         let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
+        let client_config = client_config(&config, udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
         let tally = Arc::new(UpdateTally::default());
-        let status = Arc::new(StatusSource::new(config.status_prefix, source));
-        let source: Arc<dyn Source> = status.clone();
+        let status = config.status_prefix.map(|prefix| (StatusPvs::new(), prefix));
+        let source: Arc<dyn Source> = match &status {
+            Some((status, prefix)) => Arc::new(SourceChain::new(vec![Arc::new(status.table(prefix)), source])),
+            None => source,
+        };
         let hosts = Arc::new(Hosts::new(config.quotas.clone(), Descriptors::of_process()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
@@ -126,8 +143,16 @@ impl Server {
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();
         let threads = Vec::new();
-        let observer = Observer::new(inboxes.clone(), tally, hosts.clone(), status.clone());
-        let mut server = Server { inboxes: inboxes.clone(), observer, refresher: None, threads, tcp_port, udp_port };
+        let observer = Observer::new(inboxes.clone(), tally, hosts.clone());
+        let mut server = Server {
+            inboxes: inboxes.clone(),
+            observer,
+            status_thread: None,
+            threads,
+            tcp_port,
+            udp_port,
+            client_config,
+        };
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
@@ -139,11 +164,27 @@ impl Server {
                 .map_err(ServerError::System)?;
             server.threads.push(thread);
         }
-        if status.has_prefix() {
-            let started = Refresher::start(server.observer.clone());
-            server.refresher = Some(started.map_err(ServerError::System)?);
+        if let Some((mut status, _)) = status {
+            server.refresh_every_second(move |clients, counts| status.refresh(clients, counts))?;
         }
         Ok(server)
+    }
+
+    /// Calls `refresh` soon, and then every second until the server stops, with its clients and its counters; for a
+    /// program that publishes its own status.
+    ///
+    /// `refresh`: called on one thread, which also refreshes the status of the server ([`ServerConfig::status_prefix`]);
+    /// the first call of this method starts it. Fails if the system provides no thread.
+    pub fn refresh_every_second(
+        &mut self,
+        refresh: impl FnMut(&[ClientStatus], &ServerCounts) + Send + 'static,
+    ) -> Result<(), ServerError> {
+        let thread = match self.status_thread.take() {
+            Some(thread) => thread,
+            None => StatusThread::start(self.observer.clone()).map_err(ServerError::System)?,
+        };
+        self.status_thread.insert(thread).add(Box::new(refresh));
+        Ok(())
     }
 
     /// The update counters so far. Exact once the circuits are idle.
@@ -161,6 +202,12 @@ impl Server {
         self.observer.clone()
     }
 
+    /// The configuration of a client on this host that searches only this server and receives no beacons, with the same
+    /// limit of payloads. See [`ServerConfig::isolated`].
+    pub fn client_config(&self) -> ClientConfig {
+        self.client_config.clone()
+    }
+
     /// The TCP port of its circuits.
     pub fn tcp_port(&self) -> u16 {
         self.tcp_port
@@ -175,13 +222,20 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Dropped first, while the reactors that it queries still reply.
-        self.refresher.take();
+        self.status_thread.take();
         self.inboxes.iter().for_each(|inbox| inbox.push(Message::Stop));
         for thread in self.threads.drain(..) {
             // If a reactor panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
         }
     }
+}
+
+/// The configuration of a client on this host that searches only this server.
+fn client_config(config: &ServerConfig, udp_port: u16) -> ClientConfig {
+    let bound = config.interfaces.iter().find(|ip| !ip.is_multicast() && !ip.is_unspecified());
+    let server = SocketAddr::from((bound.copied().unwrap_or(Ipv4Addr::LOCALHOST), udp_port));
+    ClientConfig { payload_bytes_max: config.payload_bytes_max, ..ClientConfig::with_addresses(vec![server]) }
 }
 
 /// The sockets of the server as a whole.

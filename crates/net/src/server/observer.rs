@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::quota::Hosts;
 use super::reactor::{Inbox, Message};
-use super::status::StatusSource;
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
 
@@ -76,21 +75,11 @@ pub struct Observer {
     inboxes: Vec<Arc<Inbox>>,
     tally: Arc<UpdateTally>,
     hosts: Arc<Hosts>,
-    source: Arc<StatusSource>,
 }
 
 impl Observer {
-    pub(super) fn new(
-        inboxes: Vec<Arc<Inbox>>,
-        tally: Arc<UpdateTally>,
-        hosts: Arc<Hosts>,
-        source: Arc<StatusSource>,
-    ) -> Observer {
-        Observer { inboxes, tally, hosts, source }
-    }
-
-    pub(super) fn source(&self) -> &StatusSource {
-        &self.source
+    pub(super) fn new(inboxes: Vec<Arc<Inbox>>, tally: Arc<UpdateTally>, hosts: Arc<Hosts>) -> Observer {
+        Observer { inboxes, tally, hosts }
     }
 
     /// The counters so far. Never blocks.
@@ -101,7 +90,7 @@ impl Observer {
             updates: self.tally.counts(),
             posted: sum(|inbox| &inbox.updates.posted),
             dropped: sum(|inbox| &inbox.updates.dropped),
-            searches: self.source.n_searches(),
+            searches: self.hosts.n_searches(),
             refused: self.hosts.n_refused(),
             flawed: self.hosts.n_flawed(),
             evicted: self.hosts.n_evicted(),

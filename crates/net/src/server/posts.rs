@@ -19,12 +19,12 @@ pub struct Posts {
 #[derive(Debug)]
 struct State {
     ring: Ring,
-    listeners: Vec<Listening>,
+    listeners: Vec<ListenerMasks>,
 }
 
 /// A listener with the distinct masks of its subscriptions and the count of each; nearly always one mask.
 #[derive(Debug)]
-struct Listening {
+struct ListenerMasks {
     listener: Arc<Listener>,
     masks: Vec<(EventMask, u64)>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Listener {
     inbox: Arc<Inbox>,
     circuit: CircuitKey,
     watch: usize,
-    is_told: AtomicBool,
+    is_notified: AtomicBool,
 }
 
 impl Posts {
@@ -45,14 +45,14 @@ impl Posts {
     }
 
     /// Stores a change in the ring and notifies the circuits that listen. Never blocks on a client.
-    pub fn push(&self, post: Post) {
+    pub fn post(&self, post: Post) {
         let mut state = lock(&self.state);
         let mask = post.mask;
         state.ring.push(post);
-        for Listening { listener, masks } in &state.listeners {
+        for ListenerMasks { listener, masks } in &state.listeners {
             let n_updates = masks.iter().filter(|(wanted, _)| mask.meets(*wanted)).map(|(_, n)| n).sum();
             listener.inbox.updates.posted.fetch_add(n_updates, Ordering::Relaxed);
-            listener.tell();
+            listener.notify();
         }
     }
 
@@ -67,7 +67,7 @@ impl Posts {
     }
 
     pub(super) fn listen(&self, listener: Arc<Listener>) {
-        lock(&self.state).listeners.push(Listening { listener, masks: Vec::new() });
+        lock(&self.state).listeners.push(ListenerMasks { listener, masks: Vec::new() });
     }
 
     /// Starts a subscription to subsequent posts.
@@ -107,17 +107,17 @@ impl State {
 
 impl Listener {
     pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey, watch: usize) -> Arc<Listener> {
-        Arc::new(Listener { inbox, circuit, watch, is_told: AtomicBool::new(false) })
+        Arc::new(Listener { inbox, circuit, watch, is_notified: AtomicBool::new(false) })
     }
 
-    fn tell(&self) {
-        if !self.is_told.swap(true, Ordering::AcqRel) {
+    fn notify(&self) {
+        if !self.is_notified.swap(true, Ordering::AcqRel) {
             self.inbox.push(Message::Posted { circuit: self.circuit, watch: self.watch });
         }
     }
 
     /// The circuit is about to read the ring; the next post notifies it again.
-    pub(super) fn looks(&self) {
-        self.is_told.store(false, Ordering::Release);
+    pub(super) fn start_reading(&self) {
+        self.is_notified.store(false, Ordering::Release);
     }
 }

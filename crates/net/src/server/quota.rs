@@ -19,6 +19,7 @@ pub(super) struct Hosts {
     n_refused: AtomicU64,
     n_flawed: AtomicU64,
     n_evicted: AtomicU64,
+    n_searches: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -139,8 +140,15 @@ impl Clients {
 
 impl Hosts {
     pub(super) fn new(quotas: Quotas, descriptors: Descriptors) -> Hosts {
-        let (n_refused, n_flawed, n_evicted) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Hosts { quotas, descriptors, clients: Mutex::default(), n_refused, n_flawed, n_evicted }
+        Hosts {
+            quotas,
+            descriptors,
+            clients: Mutex::default(),
+            n_refused: AtomicU64::new(0),
+            n_flawed: AtomicU64::new(0),
+            n_evicted: AtomicU64::new(0),
+            n_searches: AtomicU64::new(0),
+        }
     }
 
     /// Admits a new client, or refuses it. If its host, or the process, is at its limit, a circuit without a channel is
@@ -212,6 +220,16 @@ impl Hosts {
         self.n_evicted.load(Ordering::Relaxed)
     }
 
+    /// Counts a name that a client searches for.
+    pub(super) fn count_search(&self) {
+        self.n_searches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of names searched for.
+    pub(super) fn n_searches(&self) -> u64 {
+        self.n_searches.load(Ordering::Relaxed)
+    }
+
     /// Counts an invalid datagram.
     pub(super) fn flawed(&self) {
         self.n_flawed.fetch_add(1, Ordering::Relaxed);
@@ -280,6 +298,11 @@ impl Share {
         let Use { held_bytes, queued_bytes } = &*self.use_;
         let both = held_bytes.load(Ordering::Relaxed).saturating_add(queued_bytes.load(Ordering::Relaxed));
         both < self.hosts.quotas.host_bytes
+    }
+
+    /// Counts a name that the client searches for.
+    pub(super) fn count_search(&self) {
+        self.hosts.count_search();
     }
 
     /// Counts that the circuit was refused something.

@@ -435,7 +435,10 @@ impl Door {
                     self.log.tell(Level::Warning, what, Some(from), None, now);
                     continue;
                 }
-                let mut serves = |name: &str| source.serves(name);
+                let mut serves = |name: &str| {
+                    self.hosts.count_search();
+                    source.serves(name)
+                };
                 let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
                 if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
                     relay.hand_on(&mut buffer[..n], from, index);

@@ -1,3 +1,5 @@
+//! The contract between a server and what it serves: [`Source`] and [`Pv`].
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -5,34 +7,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fodo_ca::Rights;
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 
-use super::observer::{ClientStatus, ServerCounts};
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, Message};
 
 /// A set of PVs that a server can publish. Called on the server's threads; must not block for long.
+///
+/// [`PvTable`](crate::PvTable) is a ready-made source; [`SourceChain`](crate::SourceChain) combines several.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use fodo_net::{Pv, SharedPv, Source};
+///
+/// /// Serves every name that starts with `line:`, with its length as the value.
+/// struct Lengths;
+///
+/// impl Source for Lengths {
+///     fn serves(&self, name: &str) -> bool {
+///         name.starts_with("line:")
+///     }
+///
+///     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+///         self.serves(name).then(|| SharedPv::new(name.len() as f64).into())
+///     }
+/// }
+/// # assert!(Lengths.open("line:1").is_some() && Lengths.open("x").is_none());
+/// ```
 pub trait Source: Send + Sync + 'static {
     /// Whether `name` is served. Called for each search.
     fn serves(&self, name: &str) -> bool;
 
     /// Opens the PV with this name.
     ///
-    /// Returns the same object for every channel to the same field, except for names with filters. `None` if the PV
-    /// does not exist or is refused.
+    /// Returns the same object for every channel to the same PV where possible: each circuit listens once per object.
+    /// `None` if the PV does not exist or is refused.
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>>;
 
     /// Why [`Source::open`] returned `None` for a name, if there is a reason other than that it does not exist; for the
     /// log.
-    fn refusal(&self, _name: &str) -> Option<String> {
+    fn refusal_reason(&self, _name: &str) -> Option<String> {
         None
     }
-
-    /// Called once a second on a separate thread if the server publishes its status; for a source that extends the
-    /// status.
-    fn refresh_status(&self, _clients: &[ClientStatus], _counts: &ServerCounts) {}
 }
 
 /// What a server reports about a PV when a client connects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PvFacts {
     /// The type of an element.
     pub kind: Kind,
@@ -40,8 +59,6 @@ pub struct PvFacts {
     pub count_max: u32,
     /// Whether every put is refused, regardless of its value.
     pub is_read_only: bool,
-    /// The reply to `DBR_CLASS_NAME`.
-    pub class_name: &'static str,
 }
 
 /// The client of a request. Only the address is reliable: the client itself sends user and host, before its first
@@ -57,6 +74,44 @@ pub struct Peer {
 }
 
 /// A PV that is served. Called on the server's threads; must not block for long.
+///
+/// [`SharedPv`](crate::SharedPv) is a ready-made PV. A PV of its own kind says what it is, reads its value, accepts or
+/// refuses puts, and pushes its changes to [`Posts`]. All other methods have a default.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use fodo_net::{Completion, Kind, Peer, Posts, PutRefusal, Pv, PvFacts, Reading, Value};
+///
+/// /// The seconds since its creation, computed when a client reads it. It posts no changes.
+/// struct Age {
+///     since: Instant,
+///     posts: Posts,
+/// }
+///
+/// impl Pv for Age {
+///     fn facts(&self) -> PvFacts {
+///         PvFacts { kind: Kind::F64, count_max: 1, is_read_only: true }
+///     }
+///
+///     fn read(&self) -> Reading {
+///         Reading::bare(Value::from(self.since.elapsed().as_secs_f64()))
+///     }
+///
+///     fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
+///         subscribe(self.read());
+///     }
+///
+///     fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
+///         Err(PutRefusal::ReadOnly)
+///     }
+///
+///     fn posts(&self) -> &Posts {
+///         &self.posts
+///     }
+/// }
+/// # assert!(Age { since: Instant::now(), posts: Posts::new(1) }.facts().is_read_only);
+/// ```
 pub trait Pv: Send + Sync {
     /// Type, size and properties, as reported to clients.
     fn facts(&self) -> PvFacts;
@@ -64,48 +119,67 @@ pub trait Pv: Send + Sync {
     /// The current value, alarm and time stamp, without `meta`.
     fn read(&self) -> Reading;
 
-    /// Units, limits, labels and acknowledge state.
-    fn meta(&self) -> Arc<Meta>;
-
-    /// The access rights of a client; called when a channel is created and after [`RightsSignal::changed`].
-    ///
-    /// The server refuses requests that are not allowed. A PV that no client may write sets [`PvFacts::is_read_only`]
-    /// instead.
-    fn allowed(&self, _by: &Peer) -> Rights {
-        Rights { read: true, write: true }
-    }
+    /// Calls `subscribe` once with the current reading, while no change can be posted.
+    fn with_reading(&self, subscribe: &mut dyn FnMut(Reading));
 
     /// Writes `value`. The end of the processing that this starts is reported through `completion`, during this call or
     /// later.
     ///
-    /// A failure is reported by the result, or later by [`Completion::refused`]. Dropping the completion fails the put.
+    /// A failure is reported by the result, or later by [`Completion::refuse`]. Dropping the completion fails the put.
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
-
-    /// The client of a put in progress has disconnected: drop the put if its processing has not started.
-    ///
-    /// `put`: its [`Completion::number`].
-    fn give_up(&self, put: u64) {
-        let _ = put;
-    }
-
-    /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`).
-    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
 
     /// The posts of this PV, to which it pushes its changes.
     fn posts(&self) -> &Posts;
 
+    /// Units, limits, labels and acknowledge state. By default there are none.
+    fn meta(&self) -> Arc<Meta> {
+        Arc::default()
+    }
+
+    /// The access rights of a client; called when a channel is created and after [`RightsSignal::notify_changed`]. By
+    /// default every client may read and write.
+    ///
+    /// The server refuses requests that are not allowed. A PV that no client may write sets [`PvFacts::is_read_only`]
+    /// instead.
+    fn rights(&self, _by: &Peer) -> Rights {
+        Rights { read: true, write: true }
+    }
+
+    /// The client of a put in progress has disconnected: drop the put if its processing has not started. Does nothing by
+    /// default.
+    ///
+    /// `put`: its [`Completion::number`].
+    fn cancel_put(&self, put: u64) {
+        let _ = put;
+    }
+
     /// A circuit has started or stopped listening to [`Pv::posts`]; query [`Posts::has_listeners`] for the current
-    /// state.
-    fn listeners_changed(&self);
+    /// state. Does nothing by default.
+    fn listeners_changed(&self) {}
 
-    /// Calls `attach` once with the current reading, while no change can be posted.
-    fn attach(&self, attach: &mut dyn FnMut(Reading));
-
-    /// The first update of a subscription with this mask; called within [`Pv::attach`] with its reading. `None` if
-    /// there is nothing to send yet, as with filters.
+    /// The first update of a subscription with this mask; called within [`Pv::with_reading`] with its reading. `None`
+    /// if there is nothing to send yet, as with filters. By default the reading itself.
     fn first_update(&self, reading: Reading, _mask: EventMask) -> Option<Reading> {
         Some(reading)
     }
+
+    /// What only Channel Access requests of a PV; called when such a request is received. `None` by default.
+    fn channel_access(&self) -> Option<&dyn ChannelAccessPv> {
+        None
+    }
+}
+
+/// What only Channel Access requests of a PV; see [`Pv::channel_access`].
+pub trait ChannelAccessPv {
+    /// The reply to `DBR_CLASS_NAME`: the record type. A PV without this trait replies `pv`.
+    fn class_name(&self) -> &'static str;
+
+    /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`); exactly one of the arguments is given. A PV without this
+    /// trait refuses it.
+    ///
+    /// `transient`: whether an alarm must be acknowledged even after it has cleared. `severity`: the highest severity
+    /// that is acknowledged.
+    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
 }
 
 /// Makes a server check the access rights of its clients again.
@@ -115,27 +189,40 @@ pub struct RightsSignal(pub(super) Vec<Arc<Inbox>>);
 impl RightsSignal {
     /// Notifies the server that access rights may have changed.
     ///
-    /// Every circuit queries its PVs again ([`Pv::allowed`]) and reports changes to its client. Never blocks. Calls
-    /// made before the circuits have checked count as one.
-    pub fn changed(&self) {
+    /// Every circuit queries its PVs again ([`Pv::rights`]) and reports changes to its client. Never blocks. Calls made
+    /// before the circuits have checked count as one.
+    pub fn notify_changed(&self) {
         self.0.iter().for_each(|inbox| inbox.check_rights());
     }
 }
 
 /// Why a put failed.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum PutRefusal {
     /// No client may write the PV; nothing was changed.
     ReadOnly,
     /// This value is rejected, or no value is accepted now, with the reason; nothing was changed.
     Rejected(String),
     /// The value was written, but the processing that it started failed, with the reason.
-    Unprocessed(String),
+    ProcessingFailed(String),
 }
+
+impl std::fmt::Display for PutRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PutRefusal::ReadOnly => f.write_str("the PV is read-only"),
+            PutRefusal::Rejected(reason) => write!(f, "the value is rejected: {reason}"),
+            PutRefusal::ProcessingFailed(reason) => write!(f, "the value is written, but processing failed: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for PutRefusal {}
 
 /// Reports the result of a put to its client.
 ///
-/// A completion that is dropped without [`Completion::done`], for example by a panic, refuses the put. So no client
+/// A completion that is dropped without [`Completion::complete`], for example by a panic, refuses the put. So no client
 /// waits forever, or takes a failed put for a completed one.
 #[derive(Debug)]
 pub struct Completion {
@@ -159,12 +246,12 @@ impl Completion {
     }
 
     /// Reports that the value is written and processing has ended.
-    pub fn done(mut self) {
+    pub fn complete(mut self) {
         self.result = Some(Ok(()));
     }
 
     /// Reports that a queued put was refused when its turn came.
-    pub fn refused(mut self, refusal: PutRefusal) {
+    pub fn refuse(mut self, refusal: PutRefusal) {
         self.result = Some(Err(refusal));
     }
 }

@@ -2,46 +2,36 @@
 //!
 //! Serving values costs nothing extra for this: a message asks each reactor, which then inspects its circuits.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
-use fodo_ca::ring::Post;
-use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
+use fodo_data::{Meta, Reading, Value};
 
 use super::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
-use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source};
+use super::{PvTable, SharedPv};
 use crate::process::{ProcessFacts, cpu_used};
-use crate::sync::lock;
 use crate::{clock, limit};
 
-/// The status PVs; all other names are passed to the inner source.
-pub(super) struct StatusSource {
-    /// `None` if the status is not served; searches are counted nevertheless.
-    prefix: Option<String>,
-    inner: Arc<dyn Source>,
-    pvs: HashMap<&'static str, Arc<StatusPv>>,
-    n_searches: AtomicU64,
-}
+/// Refreshes some PVs from the status of the server.
+pub(super) type Refresh = Box<dyn FnMut(&[ClientStatus], &ServerCounts) + Send>;
 
-/// The thread that refreshes the status PVs; it ends when this is dropped.
+/// The thread that refreshes status PVs; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Refresher {
-    stop: Option<Sender<()>>,
+pub(super) struct StatusThread {
+    /// `None` once it has to end.
+    refreshes: Option<Sender<Refresh>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A PV that the program sets and clients cannot write.
-pub struct StatusPv {
-    kind: Kind,
-    count_max: u32,
-    meta: Arc<Meta>,
-    reading: Mutex<Reading>,
-    posts: Posts,
+/// The PVs with the status of a server.
+pub(super) struct StatusPvs {
+    /// In the order of [`NUMBERS`].
+    numbers: [SharedPv; NUMBERS.len()],
+    unused_host: SharedPv,
+    json: SharedPv,
+    cpu: Cpu,
 }
 
 /// Names after the prefix, with their units. All are doubles: the counters of a long run exceed 32 bits.
@@ -73,82 +63,71 @@ const JSON: &str = "STATUS";
 #[derive(Debug, Default)]
 struct Totals([f64; NUMBERS.len()]);
 
-impl StatusSource {
-    pub(super) fn new(prefix: Option<String>, inner: Arc<dyn Source>) -> StatusSource {
-        let mut pvs: HashMap<&'static str, Arc<StatusPv>> = NUMBERS
-            .iter()
-            .map(|&(name, units)| (name, Arc::new(StatusPv::new(Value::from(0.0), 1, in_units(units)))))
-            .collect();
-        let json = StatusPv::new(Value::from(b"{}".to_vec()), limit::STATUS_BYTES as u32, Meta::default());
-        pvs.insert(JSON, Arc::new(json));
-        pvs.insert(UNUSED_HOST, Arc::new(StatusPv::new(Value::from(""), 1, Meta::default())));
-        StatusSource { prefix, inner, pvs, n_searches: AtomicU64::new(0) }
+impl StatusPvs {
+    pub(super) fn new() -> StatusPvs {
+        let json = SharedPv::builder(b"{}".to_vec()).count_max(limit::STATUS_BYTES as u32).build();
+        let numbers = NUMBERS.map(|(_, units)| SharedPv::builder(0.0).meta(in_units(units)).build());
+        StatusPvs { numbers, unused_host: SharedPv::new(""), json, cpu: Cpu::now() }
     }
 
-    pub(super) fn has_prefix(&self) -> bool {
-        self.prefix.is_some()
+    /// The PVs by their names, which are the prefix, a colon and the name of the value.
+    pub(super) fn table(&self, prefix: &str) -> PvTable {
+        let numbers = NUMBERS.iter().zip(&self.numbers).map(|(&(name, _), pv)| (name, pv));
+        let pvs = numbers.chain([(UNUSED_HOST, &self.unused_host), (JSON, &self.json)]);
+        pvs.map(|(name, pv)| (format!("{prefix}:{name}"), pv.clone())).collect()
     }
 
-    /// The number of names searched for.
-    pub(super) fn n_searches(&self) -> u64 {
-        self.n_searches.load(Ordering::Relaxed)
-    }
-
-    fn own(&self, name: &str) -> Option<&Arc<StatusPv>> {
-        self.pvs.get(name.strip_prefix(self.prefix.as_deref()?)?.strip_prefix(':')?)
-    }
-
-    fn post(&self, clients: &[ClientStatus], totals: &Totals) {
+    pub(super) fn refresh(&mut self, clients: &[ClientStatus], counts: &ServerCounts) {
+        let totals = Totals::of(clients, counts, &mut self.cpu);
         let time = clock::now().wall;
-        for (&(name, _), &number) in NUMBERS.iter().zip(&totals.0) {
-            self.pvs[name].post(Value::from(number), time);
+        let post = |pv: &SharedPv, value: Value| pv.post_reading(Reading { time, ..Reading::bare(value) });
+        for (pv, &number) in self.numbers.iter().zip(&totals.0) {
+            post(pv, Value::from(number));
         }
-        self.pvs[UNUSED_HOST].post(Value::from(unused_host(clients).unwrap_or_default().as_str()), time);
-        self.pvs[JSON].post(Value::from(json(clients, totals).into_bytes()), time);
+        post(&self.unused_host, Value::from(unused_host(clients).unwrap_or_default().as_str()));
+        post(&self.json, Value::from(json(clients, &totals).into_bytes()));
     }
 }
 
-impl Source for StatusSource {
-    fn serves(&self, name: &str) -> bool {
-        self.n_searches.fetch_add(1, Ordering::Relaxed);
-        self.own(name).is_some() || self.inner.serves(name)
+impl StatusThread {
+    pub(super) fn start(observer: Observer) -> io::Result<StatusThread> {
+        let (refreshes, added) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("fodo-status".into());
+        let thread = thread.spawn(move || refresh_every_second(&observer, &added))?;
+        Ok(StatusThread { refreshes: Some(refreshes), thread: Some(thread) })
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        match self.own(name) {
-            Some(pv) => Some(pv.clone()),
-            None => self.inner.open(name),
+    /// Calls `refresh` soon, and then every second.
+    pub(super) fn add(&self, refresh: Refresh) {
+        if let Some(refreshes) = &self.refreshes {
+            // If the thread has panicked, the panic hook has already reported it on stderr.
+            let _ = refreshes.send(refresh);
         }
-    }
-
-    fn refusal(&self, name: &str) -> Option<String> {
-        self.inner.refusal(name)
     }
 }
 
-impl Refresher {
-    /// Refreshes the status PVs, and those of the inner source, every second.
-    pub(super) fn start(observer: Observer) -> io::Result<Refresher> {
-        let (stop, stopped) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("fodo-status".into()).spawn(move || {
-            let mut cpu = Cpu::now();
-            let source = observer.source();
-            loop {
-                let (clients, counts) = (observer.clients(), observer.counts());
-                source.post(&clients, &Totals::of(&clients, &counts, &mut cpu));
-                source.inner.refresh_status(&clients, &counts);
-                if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
-                    return;
-                }
+fn refresh_every_second(observer: &Observer, added: &Receiver<Refresh>) {
+    let mut refreshes: Vec<Refresh> = Vec::new();
+    let mut next_at = Instant::now() + limit::STATUS_PERIOD;
+    loop {
+        match added.recv_timeout(next_at.saturating_duration_since(Instant::now())) {
+            Ok(mut refresh) => {
+                refresh(&observer.clients(), &observer.counts());
+                refreshes.push(refresh);
             }
-        })?;
-        Ok(Refresher { stop: Some(stop), thread: Some(thread) })
+            Err(RecvTimeoutError::Timeout) => {
+                let (clients, counts) = (observer.clients(), observer.counts());
+                refreshes.iter_mut().for_each(|refresh| refresh(&clients, &counts));
+                next_at = Instant::now() + limit::STATUS_PERIOD;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 
-impl Drop for Refresher {
+impl Drop for StatusThread {
     fn drop(&mut self) {
-        self.stop.take();
+        self.refreshes.take();
         if let Some(thread) = self.thread.take() {
             // If the thread panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
@@ -231,68 +210,6 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
-}
-
-impl StatusPv {
-    /// Creates a PV with this initial value. `count_max`: the maximum number of elements of later values.
-    pub fn new(value: Value, count_max: u32, meta: Meta) -> StatusPv {
-        let kind = value.kind();
-        let reading = Mutex::new(Reading::bare(value));
-        StatusPv { kind, count_max, meta: Arc::new(meta), reading, posts: Posts::new(limit::STATUS_POSTS) }
-    }
-
-    /// Sets a value of the same kind, and posts it to all subscribers.
-    pub fn post(&self, value: Value, time: TimeStamp) {
-        let mut reading = lock(&self.reading);
-        *reading = Reading { value, alarm: Alarm::default(), time, meta: None };
-        let mask = EventMask::VALUE | EventMask::LOG;
-        self.posts.push(Post { mask, reading: reading.clone() });
-    }
-}
-
-impl fmt::Debug for StatusPv {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StatusPv").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-impl Pv for StatusPv {
-    fn facts(&self) -> PvFacts {
-        PvFacts { kind: self.kind, count_max: self.count_max, is_read_only: true, class_name: "status" }
-    }
-
-    fn read(&self) -> Reading {
-        lock(&self.reading).clone()
-    }
-
-    fn meta(&self) -> Arc<Meta> {
-        self.meta.clone()
-    }
-
-    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
-    }
-
-    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
-    }
-
-    fn posts(&self) -> &Posts {
-        &self.posts
-    }
-
-    fn listeners_changed(&self) {}
-
-    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        let reading = lock(&self.reading);
-        attach(reading.clone());
-    }
-}
-
-impl fmt::Debug for StatusSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StatusSource").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
 }
 
 /// When CPU use was last measured, and the CPU time of this process until then.
@@ -426,32 +343,12 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_found_by_its_name_behind_the_prefix_and_all_else_in_the_source_behind_it() {
-        struct Nothing;
-        impl Source for Nothing {
-            fn serves(&self, name: &str) -> bool {
-                name == "other"
-            }
+    fn each_value_has_the_name_behind_the_prefix() {
+        let names = StatusPvs::new().table("x:ca").names();
 
-            fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
-                None
-            }
+        assert_eq!(names.len(), NUMBERS.len() + 2);
+        for name in ["x:ca:CLIENTS", "x:ca:STATUS", "x:ca:UNUSED_HOST"] {
+            assert!(names.iter().any(|known| known == name), "{name}");
         }
-        let with = StatusSource::new(Some("x:ca".into()), Arc::new(Nothing));
-        let without = StatusSource::new(None, Arc::new(Nothing));
-
-        for (name, is_served, has_pv) in [
-            ("x:ca:CLIENTS", true, true),
-            ("x:ca:STATUS", true, true),
-            ("x:ca:NONE", false, false),
-            ("CLIENTS", false, false),
-            ("x:caCLIENTS", false, false),
-            ("other", true, false),
-        ] {
-            assert_eq!((with.serves(name), with.open(name).is_some()), (is_served, has_pv), "{name}");
-        }
-        assert!(!without.serves("x:ca:CLIENTS") && without.serves("other"));
-        assert_eq!((with.n_searches(), without.n_searches()), (6, 2));
-        assert_eq!((with.has_prefix(), without.has_prefix()), (true, false));
     }
 }

@@ -1,4 +1,4 @@
-//! PVs made for tests, and a server of them.
+//! A PV whose unusual behaviour a test can control and count, and a server of such PVs.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fodo_net::{
-    ClientConfig, Completion, Context, EventMask, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Rights,
-    Server, ServerConfig, Severity, Source, Value,
+    ClientConfig, Completion, Context, EventMask, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Rights, Server,
+    ServerConfig, Source, Value,
 };
 
 /// Number of posts that a cell keeps.
@@ -22,7 +22,7 @@ pub struct Cell {
     allowed: Mutex<fn(&Peer) -> Rights>,
     counts_when_attached: bool,
     n_reads: AtomicUsize,
-    given_up: Mutex<Vec<u64>>,
+    cancelled: Mutex<Vec<u64>>,
 }
 
 impl Cell {
@@ -30,9 +30,9 @@ impl Cell {
         let value = value.into();
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
         let reading = Mutex::new(Reading::bare(value));
-        let (posts, n_reads, given_up) = (Posts::new(N_POSTS), AtomicUsize::new(0), Mutex::default());
+        let (posts, n_reads, cancelled) = (Posts::new(N_POSTS), AtomicUsize::new(0), Mutex::default());
         let allowed: Mutex<fn(&Peer) -> Rights> = Mutex::new(|_| Rights { read: true, write: true });
-        Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads, given_up }
+        Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads, cancelled }
     }
 
     /// A cell whose puts do not end before [`Cell::complete`].
@@ -52,7 +52,7 @@ impl Cell {
     pub fn set_reading(&self, reading: Reading) {
         let mut present = self.reading.lock().unwrap();
         present.clone_from(&reading);
-        self.posts.push(Post { mask: EventMask::VALUE, reading });
+        self.posts.post(Post { mask: EventMask::VALUE, reading });
     }
 
     /// Sets the rights of clients; the server is notified by its signal.
@@ -69,18 +69,18 @@ impl Cell {
     pub fn complete(&self, n: usize) {
         let held = self.held.as_ref().unwrap();
         let first: Vec<Completion> = held.lock().unwrap().drain(..n).collect();
-        first.into_iter().for_each(Completion::done);
+        first.into_iter().for_each(Completion::complete);
     }
 
     /// Ends all puts with a refusal.
     pub fn refuse(&self) {
         let held = std::mem::take(&mut *self.held.as_ref().unwrap().lock().unwrap());
-        held.into_iter().for_each(|completion| completion.refused(PutRefusal::ReadOnly));
+        held.into_iter().for_each(|completion| completion.refuse(PutRefusal::ReadOnly));
     }
 
     /// The numbers of the puts whose clients have disconnected.
-    pub fn given_up(&self) -> Vec<u64> {
-        self.given_up.lock().unwrap().clone()
+    pub fn cancelled(&self) -> Vec<u64> {
+        self.cancelled.lock().unwrap().clone()
     }
 
     /// How often it was read.
@@ -96,7 +96,7 @@ impl Cell {
 impl Pv for Cell {
     fn facts(&self) -> PvFacts {
         let kind = self.reading.lock().unwrap().value.kind();
-        PvFacts { kind, count_max: self.count_max, is_read_only: false, class_name: "cell" }
+        PvFacts { kind, count_max: self.count_max, is_read_only: false }
     }
 
     fn read(&self) -> Reading {
@@ -104,11 +104,7 @@ impl Pv for Cell {
         self.reading.lock().unwrap().clone()
     }
 
-    fn meta(&self) -> Arc<Meta> {
-        Arc::default()
-    }
-
-    fn allowed(&self, by: &Peer) -> Rights {
+    fn rights(&self, by: &Peer) -> Rights {
         (self.allowed.lock().unwrap())(by)
     }
 
@@ -116,31 +112,25 @@ impl Pv for Cell {
         self.set(value);
         match (&self.held, completion) {
             (Some(held), Some(completion)) => held.lock().unwrap().push(completion),
-            (_, completion) => completion.into_iter().for_each(Completion::done),
+            (_, completion) => completion.into_iter().for_each(Completion::complete),
         }
         Ok(())
     }
 
-    fn give_up(&self, put: u64) {
-        self.given_up.lock().unwrap().push(put);
-    }
-
-    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
-        Err(PutRefusal::ReadOnly)
+    fn cancel_put(&self, put: u64) {
+        self.cancelled.lock().unwrap().push(put);
     }
 
     fn posts(&self) -> &Posts {
         &self.posts
     }
 
-    fn listeners_changed(&self) {}
-
-    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+    fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
         if self.counts_when_attached {
             self.set(number(&self.read()) + 1.0);
         }
         let present = self.reading.lock().unwrap();
-        attach(present.clone());
+        subscribe(present.clone());
     }
 }
 
@@ -165,13 +155,7 @@ impl Source for Table {
 
 /// Loopback, any port, no beacons.
 pub fn quiet() -> ServerConfig {
-    ServerConfig {
-        interfaces: vec![Ipv4Addr::LOCALHOST],
-        port: 0,
-        beacons_to_interfaces: false,
-        payload_bytes_max: 256 << 20,
-        ..ServerConfig::default()
-    }
+    ServerConfig { payload_bytes_max: 256 << 20, ..ServerConfig::isolated() }
 }
 
 pub fn serve(source: &Arc<impl Source>) -> Server {
@@ -184,7 +168,7 @@ pub fn local(port: u16) -> SocketAddr {
 
 /// A well-behaved client of that server.
 pub fn client(server: &Server) -> Context {
-    client_at(server.udp_port())
+    Context::new(server.client_config())
 }
 
 /// A client that searches on this port.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
 use fodo_ca::message::Answer;
-use fodo_net::{ChannelState, ClientConfig, Context, ErrorKind, Pv, Server, ServerConfig, Source};
+use fodo_net::{ChannelState, ClientConfig, Context, ErrorKind, Pv, Server, ServerConfig, SharedPv, Source};
 use socket2::{Domain, Socket, Type};
 
 use crate::cell::{Cell, Table, client, client_at, local, number, quiet, serve};
@@ -40,7 +40,7 @@ fn claims(searches: &[u8], port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
+fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_cancelled() {
     let (hanging, _waiting) = full_port();
     let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
     liar.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -65,7 +65,7 @@ fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
 }
 
 /// Serves every name.
-struct Everything(Arc<Cell>);
+struct Everything(SharedPv);
 
 impl Source for Everything {
     fn serves(&self, _: &str) -> bool {
@@ -73,13 +73,13 @@ impl Source for Everything {
     }
 
     fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
-        Some(self.0.clone())
+        Some(self.0.clone().into())
     }
 }
 
 #[test]
 fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_server() {
-    let server = serve(&Arc::new(Everything(Arc::new(Cell::new(1.5)))));
+    let server = serve(&Arc::new(Everything(SharedPv::new(1.5))));
     let (longest, too_long) = ("x".repeat(511), "x".repeat(512));
 
     let reading = client(&server).channel(&longest).unwrap().get_timeout(PATIENCE).unwrap();
@@ -96,7 +96,7 @@ fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_serve
 #[test]
 fn row_55_twenty_thousand_channels_of_a_restarted_server_come_back_soon_and_without_a_storm() {
     const N: usize = 20_000;
-    let source = Arc::new(Everything(Arc::new(Cell::new(1.5))));
+    let source = Arc::new(Everything(SharedPv::new(1.5)));
     let server = serve(&source);
     let port = server.udp_port();
     let context = client_at(port);

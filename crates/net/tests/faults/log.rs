@@ -13,7 +13,7 @@ use crate::raw::{Raw, create, echo};
 fn serve_logged(level: Level) -> (Server, Receiver<Line>) {
     let (sender, lines) = mpsc::channel();
     let log = Log::new(level, move |line| drop(sender.send(line.clone())));
-    (Server::start_telling(quiet(), Table::of([("x", Cell::new(1.5))]), log).unwrap(), lines)
+    (Server::start_with_log(quiet(), Table::of([("x", Cell::new(1.5))]), log).unwrap(), lines)
 }
 
 /// The next line that contains this word.

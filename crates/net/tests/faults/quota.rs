@@ -24,7 +24,7 @@ fn serve_within(quotas: Quotas, source: Arc<dyn Source>) -> (Server, Receiver<Li
     let (sender, lines) = mpsc::channel();
     let log = Log::new(Level::Warning, move |line| drop(sender.send(line.clone())));
     let config = ServerConfig { quotas, status_prefix: Some("s".to_owned()), ..quiet() };
-    (Server::start_telling(config, source, log).unwrap(), lines)
+    (Server::start_with_log(config, source, log).unwrap(), lines)
 }
 
 /// A table of one PV.

@@ -81,13 +81,13 @@ fn row_24_who_may_read_no_more_is_told_and_hears_no_update_until_it_may_again() 
     assert_eq!(said(&mut raw), update(Eca::NORMAL, 1, &1.0_f64.to_be_bytes()));
 
     x.allow(nothing);
-    signal.changed();
+    signal.notify_changed();
     assert_eq!(said(&mut raw), rights_of(0, false, false));
     assert_eq!(said(&mut raw), update(Eca::NORDACCESS, 1, &[0; 8]));
     eventually(|| !x.has_listeners());
     x.set(2.0);
     x.allow(everything);
-    signal.changed();
+    signal.notify_changed();
 
     assert_eq!(said(&mut raw), rights_of(0, true, true));
     assert_eq!(said(&mut raw), update(Eca::NORMAL, 1, &2.0_f64.to_be_bytes()));
@@ -137,7 +137,7 @@ fn row_24_a_denied_subscription_that_is_cancelled_comes_never_back() {
     raw.say(&[bare(cancel)]);
     let (confirmed, payload) = said(&mut raw);
     x.allow(everything);
-    server.rights_signal().changed();
+    server.rights_signal().notify_changed();
     let told = said(&mut raw);
     raw.say(&[echo()]);
 
@@ -162,11 +162,11 @@ fn row_24_rights_that_flap_cost_a_client_that_reads_nothing_no_memory_and_end_as
     let is_stalled = (0..N_FLAPS).any(|flap| {
         let before = N_ASKED.load(Ordering::Relaxed);
         table.0["x"].allow(if flap % 2 == 0 { nothing_counted } else { everything_counted });
-        signal.changed();
+        signal.notify_changed();
         asks_no_more_before(before + N_CHANNELS as usize)
     });
     table.0["x"].allow(nothing);
-    signal.changed();
+    signal.notify_changed();
     let mut last = vec![None; N_CHANNELS as usize];
     raw.say(&[echo()]);
     loop {

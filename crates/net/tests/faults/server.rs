@@ -110,7 +110,7 @@ fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_
 
     raw.say(&[put(2), put(3), bare(Request::ClearChannel { sid: Sid(0), cid: Cid(0) })]);
     raw.hear().unwrap();
-    let given_up = slow.given_up();
+    let given_up = slow.cancelled();
     assert!(matches!(given_up[..], [first, second] if first < second), "{given_up:?}");
 
     raw.say(&[create(1, "slow")]);
@@ -118,7 +118,7 @@ fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_
     raw.say(&[put(4)]);
     eventually(|| slow.n_held() == 3);
     drop(raw);
-    eventually(|| slow.given_up().len() == 3);
+    eventually(|| slow.cancelled().len() == 3);
 }
 
 #[test]

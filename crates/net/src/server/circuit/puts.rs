@@ -68,7 +68,7 @@ impl Circuit {
         for (number, put) in ended {
             self.puts_bytes -= put.value_bytes;
             if let Some(Channel { pv, .. }) = self.channel(put.sid) {
-                pv.give_up(number);
+                pv.cancel_put(number);
             }
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn value_bytes(event: &Event) -> usize {
 fn status(refusal: &PutRefusal) -> Eca {
     match refusal {
         PutRefusal::ReadOnly => Eca::NOWTACCESS,
-        PutRefusal::Rejected(_) | PutRefusal::Unprocessed(_) => Eca::PUTFAIL,
+        PutRefusal::Rejected(_) | PutRefusal::ProcessingFailed(_) => Eca::PUTFAIL,
     }
 }
 
@@ -106,6 +106,7 @@ fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
     let Some(Scalar::U16(word) | Scalar::Enum(word)) = value.first() else {
         return Err(Eca::PUTFAIL);
     };
+    let Some(pv) = pv.channel_access() else { return Err(Eca::NOWTACCESS) };
     let result = match dbr == DbrType::PUT_ACKT {
         true => pv.acknowledge(Some(word != 0), None),
         false => pv.acknowledge(None, Some(Severity::from_code(word))),
@@ -121,6 +122,6 @@ mod tests {
     fn the_status_of_a_put_says_whether_the_pv_or_the_value_was_refused() {
         assert_eq!(status(&PutRefusal::ReadOnly), Eca::NOWTACCESS);
         assert_eq!(status(&PutRefusal::Rejected("too high".into())), Eca::PUTFAIL);
-        assert_eq!(status(&PutRefusal::Unprocessed("no device".into())), Eca::PUTFAIL);
+        assert_eq!(status(&PutRefusal::ProcessingFailed("no device".into())), Eca::PUTFAIL);
     }
 }

@@ -50,7 +50,7 @@ impl Circuit {
         let end = self.channels.len().min(first + limit::CHECKS);
         for index in first..end {
             let Some(Channel { pv, allowed }) = self.channels.get_mut(index).and_then(Option::as_mut) else { continue };
-            let before = std::mem::replace(allowed, pv.allowed(&self.peer));
+            let before = std::mem::replace(allowed, pv.rights(&self.peer));
             let is_read_only = pv.facts().is_read_only;
             let (before, now) = (told(is_read_only, before), told(is_read_only, *allowed));
             if before != now {

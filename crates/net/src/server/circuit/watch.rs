@@ -11,7 +11,7 @@ use fodo_data::{Meta, Reading, Value};
 use slab::Slab;
 
 use crate::server::posts::Listener;
-use crate::server::{Pv, PvFacts, UpdateCounts};
+use crate::server::{ChannelAccessPv, Pv, UpdateCounts};
 
 /// One PV to which this circuit has subscriptions.
 pub(super) struct Watch {
@@ -42,12 +42,13 @@ pub(super) fn send_watch(
     queue_bytes_max: usize,
     counts: &mut UpdateCounts,
 ) -> bool {
-    watch.listener.looks();
+    watch.listener.start_reading();
     let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
     let any = |wants: &dyn Fn(DbrType) -> bool| subscriptions.iter().any(|(_, subscription)| wants(subscription.dbr));
     // Queried before the ring is locked: a source may post while it holds a lock that this needs.
     let facts = any(&DbrType::may_need_meta).then(|| pv.facts());
-    let extra = facts.filter(|facts| any(&|dbr| dbr.needs_meta(facts.kind))).map(|facts| Extra::new(&**pv, &facts));
+    let needs_meta = facts.is_some_and(|facts| any(&|dbr| dbr.needs_meta(facts.kind)));
+    let meta_and_class = needs_meta.then(|| MetaAndClass::new(&**pv, any(&|dbr| dbr == DbrType::CLASS_NAME)));
     let filled_by = pv.posts().with_ring(|ring| {
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
@@ -60,9 +61,9 @@ pub(super) fn send_watch(
                 let Some(post) = ring.next(cursor) else { return false };
                 counts.merged += cursor.merged - merged_before;
                 counts.sent += 1;
-                match &extra {
-                    Some(extra) if dbr.needs_meta(post.reading.value.kind()) => {
-                        extra.update(machine, *sid, *dbr, *count, *id, post.reading.clone());
+                match &meta_and_class {
+                    Some(meta_and_class) if dbr.needs_meta(post.reading.value.kind()) => {
+                        meta_and_class.update(machine, *sid, *dbr, *count, *id, post.reading.clone());
                     }
                     _ => update(machine, *sid, *dbr, *count, *id, &post.reading),
                 }
@@ -91,14 +92,15 @@ fn refuse(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: Subscri
 }
 
 /// What some types contain in addition to value, alarm and time stamp.
-pub(super) struct Extra {
+pub(super) struct MetaAndClass {
     meta: Arc<Meta>,
-    class_name: &'static str,
+    /// The reply to `DBR_CLASS_NAME`; `None` if it is not needed.
+    class_name: Option<&'static str>,
 }
 
-impl Extra {
-    pub(super) fn new(pv: &dyn Pv, facts: &PvFacts) -> Extra {
-        Extra { meta: pv.meta(), class_name: facts.class_name }
+impl MetaAndClass {
+    pub(super) fn new(pv: &dyn Pv, needs_class: bool) -> MetaAndClass {
+        MetaAndClass { meta: pv.meta(), class_name: needs_class.then(|| class_name(pv)) }
     }
 
     /// Sends an update of a type that contains more than value, alarm and time stamp.
@@ -114,9 +116,14 @@ impl Extra {
         match dbr {
             // rsrv accepts a subscription with a type that only puts have, and fails each of its updates.
             DbrType::PUT_ACKT | DbrType::PUT_ACKS => return refuse(machine, sid, dbr, count, id),
-            DbrType::CLASS_NAME => reading.value = Value::from(self.class_name),
+            DbrType::CLASS_NAME => reading.value = Value::from(self.class_name.unwrap_or_default()),
             _ => reading.meta = Some(self.meta.clone()),
         }
         update(machine, sid, dbr, count, id, &reading);
     }
+}
+
+/// The reply to `DBR_CLASS_NAME`.
+pub(super) fn class_name(pv: &dyn Pv) -> &'static str {
+    pv.channel_access().map_or("pv", ChannelAccessPv::class_name)
 }
