@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_net::reccaster::machine::{Input, Out, RecCasterMachine};
-use fodo_net::reccaster::{Inventory, Item, Patience};
+use fodo_net::reccaster::{ItemSource, RecSyncItem, RecSyncTimeouts};
 
 /// More than fit in one slice.
 const RECORDS: usize = 600;
 
-const PATIENCE: Patience = Patience { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
+const PATIENCE: RecSyncTimeouts =
+    RecSyncTimeouts { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
 
 /// More than a slice and the replies to all pings that one input can contain.
 const SENT_AT_ONCE_MAX: usize = 64 * 1024;
@@ -21,7 +22,7 @@ const SENT_AT_ONCE_MAX: usize = 64 * 1024;
 /// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let from = SocketAddr::from(([10, 0, 0, 9], 5049));
-    let mut machine = RecCasterMachine::new(inventory(), PATIENCE, 1);
+    let mut machine = RecCasterMachine::new(items(), PATIENCE, 1);
     let mut now = Instant::now();
     let mut has_connection = false;
     let mut rest = bytes;
@@ -30,7 +31,7 @@ pub fn feed(bytes: &[u8]) {
         rest = next;
         now += Duration::from_millis(1 << (first >> 3).min(16));
         let input = match first & 7 {
-            0 | 1 => Input::Heard(piece, from),
+            0 | 1 => Input::Datagram(piece, from),
             2 | 3 if has_connection => Input::Received(piece),
             4 if has_connection => Input::Connected,
             5 if has_connection => Input::Drained,
@@ -52,13 +53,17 @@ pub fn feed(bytes: &[u8]) {
     }
 }
 
-fn inventory() -> Inventory {
+fn items() -> ItemSource {
     Box::new(|| {
-        let variable = Item::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
+        let variable = RecSyncItem::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
         let records = (0..RECORDS).flat_map(|number| {
             let name = format!("x:{number}");
-            let info = Item::Info { name: "archive".to_owned(), value: "1 Hz".to_owned() };
-            [Item::Record { record_type: "ai", name: name.clone() }, Item::Alias(format!("y{name}")), info]
+            let info = RecSyncItem::Info { name: "archive".to_owned(), value: "1 Hz".to_owned() };
+            [
+                RecSyncItem::Record { record_type: "ai", name: name.clone() },
+                RecSyncItem::Alias(format!("y{name}")),
+                info,
+            ]
         });
         Box::new(std::iter::once(variable).chain(records))
     })

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use fodo_ioc::printable;
-use fodo_net::log::{Level, Line, Log};
+use fodo_net::log::{Level, Log, LogLine};
 use serde_json::Map;
 
 use crate::json;
@@ -53,7 +53,7 @@ impl LogFlags {
             return;
         }
         let time = SystemTime::now().into();
-        let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
+        let line = LogLine { level, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 };
         // As above.
         let _ = io::stderr().write_all(format_line(&line, self.log_format).as_bytes());
     }
@@ -65,7 +65,7 @@ impl LogFlags {
             LogFormat::Json => {
                 let time = SystemTime::now().into();
                 let line =
-                    Line { level: Level::Info, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
+                    LogLine { level: Level::Info, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 };
                 format_line(&line, LogFormat::Json).trim_end().to_owned()
             }
         }
@@ -81,7 +81,7 @@ impl LogFlags {
     }
 }
 
-fn format_line(line: &Line, format: LogFormat) -> String {
+fn format_line(line: &LogLine, format: LogFormat) -> String {
     let level = match line.level {
         Level::Error => "error",
         Level::Warning => "warning",
@@ -97,14 +97,15 @@ fn format_line(line: &Line, format: LogFormat) -> String {
             ("what".to_owned(), line.what.clone().into()),
             ("peer".to_owned(), peer.into()),
             ("pv".to_owned(), line.pv.clone().into()),
-            ("left_out".to_owned(), line.n_left_out.into()),
+            ("left_out".to_owned(), line.n_suppressed.into()),
         ]));
     }
     // Names come from peers and files, so control characters are escaped for the terminal.
     let what = printable(&line.what);
     let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
     let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
-    let left_out = if line.n_left_out > 0 { format!("; {} similar left out", line.n_left_out) } else { String::new() };
+    let left_out =
+        if line.n_suppressed > 0 { format!("; {} similar left out", line.n_suppressed) } else { String::new() };
     format!("{} {level}: {what}{pv}{peer}{left_out}\n", time.unwrap_or_default())
 }
 
@@ -114,13 +115,13 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
-        let line = Line {
+        let line = LogLine {
             level: Level::Debug,
             time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
             what: "a channel is refused".to_owned(),
             peer: Some("10.0.0.2:4000".parse().unwrap()),
             pv: Some("x\u{1b}[2J".to_owned()),
-            n_left_out: 3,
+            n_suppressed: 3,
         };
 
         assert_eq!(

@@ -182,7 +182,7 @@ impl Ioc {
     }
 
     /// Sets the host facts to publish; by default those of this process.
-    pub fn standing_in(self, surroundings: Surroundings) -> Ioc {
+    pub fn host_facts(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
     }
 
@@ -292,10 +292,10 @@ impl RunningIoc {
     }
 
     /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`.
-    pub fn announce(&mut self, told: RecSyncConfig, log: Log) -> Result<(), IocError> {
-        let (port, config) = (told.port, told.config(self.address));
-        let inventory = told.inventory(self.crank.clone(), &self.surroundings, self.tcp_port());
-        let reccaster = RecCaster::start(config, inventory, log);
+    pub fn announce(&mut self, recsync: RecSyncConfig, log: Log) -> Result<(), IocError> {
+        let (port, config) = (recsync.port, recsync.config(self.address));
+        let items = recsync.items(self.crank.clone(), &self.surroundings, self.tcp_port());
+        let reccaster = RecCaster::start(config, items, log);
         self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fodo_data::{Scalar, Text};
 use fodo_net::process;
-use fodo_net::reccaster::{Inventory, Item, Items, Patience, RecCasterConfig};
+use fodo_net::reccaster::{ItemSource, RecCasterConfig, RecSyncItem, RecSyncItems, RecSyncTimeouts};
 
 use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};
@@ -52,22 +52,22 @@ impl RecSyncConfig {
     /// announcements only there.
     pub fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
         let interface = if address.is_loopback() { address } else { Ipv4Addr::UNSPECIFIED };
-        let patience = Patience { hold_off_max: self.hold_off_max, answer: self.answer };
-        RecCasterConfig { interface, port: self.port, patience }
+        let timeouts = RecSyncTimeouts { hold_off_max: self.hold_off_max, answer: self.answer };
+        RecCasterConfig { interface, port: self.port, timeouts }
     }
 
     /// The data to send for an IOC that serves on this TCP port.
-    pub fn inventory(self, crank: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> Inventory {
+    pub fn items(self, crank: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> ItemSource {
         let variables = self.environment(surroundings, tcp_port);
         let kept_back: Arc<[String]> = self.kept_back.into();
         Box::new(move || {
-            let variables = variables.clone().into_iter().map(|(name, value)| Item::Variable { name, value });
+            let variables = variables.clone().into_iter().map(|(name, value)| RecSyncItem::Variable { name, value });
             Box::new(variables.chain(records(crank.clone(), kept_back.clone())))
         })
     }
 
     fn environment(&self, surroundings: &Surroundings, tcp_port: u16) -> Vec<(String, String)> {
-        let mut told = vec![("EPICS_VERSION".to_owned(), VERSION.to_owned())];
+        let mut variables = vec![("EPICS_VERSION".to_owned(), VERSION.to_owned())];
         for name in VARIABLES.into_iter().chain(self.variables.iter().map(String::as_str)) {
             let value = match (surroundings.variable(name), name) {
                 ("", "HOSTNAME") => process::host_name(),
@@ -75,16 +75,16 @@ impl RecSyncConfig {
                 (_, "RSRV_SERVER_PORT") => tcp_port.to_string(),
                 (value, _) => value.to_owned(),
             };
-            if !value.is_empty() && told.iter().all(|(known, _)| known != name) {
-                told.push((name.to_owned(), value));
+            if !value.is_empty() && variables.iter().all(|(known, _)| known != name) {
+                variables.push((name.to_owned(), value));
             }
         }
-        told
+        variables
     }
 }
 
 /// Iterates over the records; each is read when it is sent.
-fn records(crank: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> Items {
+fn records(crank: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> RecSyncItems {
     let mut aliases: HashMap<Text, Vec<String>> = HashMap::new();
     for (alias, record) in crank.database().aliases() {
         aliases.entry(record).or_default().push(alias.to_string());
@@ -95,24 +95,24 @@ fn records(crank: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> Items {
             .map_while(move |index| {
                 let name = crank.database().record_name(index)?;
                 let aliases = aliases.get(&Text::from(name)).map_or(&[][..], Vec::as_slice);
-                let aliases = aliases.iter().filter(|alias| is_told(alias)).cloned().map(Item::Alias);
+                let aliases = aliases.iter().filter(|alias| is_told(alias)).cloned().map(RecSyncItem::Alias);
                 Some(if is_told(name) { record(&crank, name, aliases) } else { Vec::new() })
             })
             .flatten(),
     )
 }
 
-fn record(crank: &DatabaseDriver, name: &str, aliases: impl Iterator<Item = Item>) -> Vec<Item> {
+fn record(crank: &DatabaseDriver, name: &str, aliases: impl Iterator<Item = RecSyncItem>) -> Vec<RecSyncItem> {
     let database = crank.database();
     let Some(field) = database.field(name) else { return Vec::new() };
     let record_type = database.facts(field).record_type;
-    let info = |name: &Text, value: &Text| Item::Info { name: name.to_string(), value: value.to_string() };
+    let info = |name: &Text, value: &Text| RecSyncItem::Info { name: name.to_string(), value: value.to_string() };
     let infos = database.info_items(name).map(|(name, value)| info(name, value));
     let description = database.field(&format!("{name}.DESC")).and_then(|field| database.read(field).value.first());
     let description = description.and_then(|value| match value {
         Scalar::Text(text) => Some(info(&Text::from("recordDesc"), &text)),
         _ => None,
     });
-    let first = Item::Record { record_type, name: name.to_owned() };
+    let first = RecSyncItem::Record { record_type, name: name.to_owned() };
     std::iter::once(first).chain(aliases).chain(infos).chain(description).collect()
 }

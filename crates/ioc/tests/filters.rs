@@ -11,7 +11,7 @@ use fodo_ca::Cid;
 use fodo_ca::message::{self, Answer, Header, Request};
 use fodo_db::States;
 use fodo_ioc::{Ioc, RunningIoc};
-use fodo_net::log::{Level, Line, Log};
+use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{Channel, Context, ErrorKind, MonitorEvent, MonitorOptions, Refusal, ServerConfig, Value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ record(ao, "f:ao") { field(VAL, "3") field(PINI, "YES") }
 record(waveform, "f:wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[10,11,12,13,14,15]") }
 "#;
 
-type Lines = Arc<Mutex<Vec<Line>>>;
+type Lines = Arc<Mutex<Vec<LogLine>>>;
 
 /// An IOC with the records, and its log.
 fn ioc() -> (RunningIoc, States, Lines) {

@@ -125,7 +125,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
         variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
     };
     let config = ServerConfig::isolated();
-    let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
+    let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let told = RecSyncConfig {
         port,

@@ -63,7 +63,7 @@ pub fn is_this_host(address: IpAddr) -> bool {
     }
     let mut own = lock(&OWN);
     let now = Instant::now();
-    let known = own.take().filter(|(at, _)| now < *at + limit::PLACES_LOOK);
+    let known = own.take().filter(|(at, _)| now < *at + limit::ADDRESS_REFRESH);
     let (_, addresses) = own.insert(known.unwrap_or_else(|| (now, own_addresses())));
     addresses.contains(&address)
 }

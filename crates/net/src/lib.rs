@@ -6,7 +6,7 @@
 //! | read or write many PVs at once | [`many`] |
 //! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or with a [`Source`] of its own |
 //! | find out why a PV is not connected | [`client::diagnosis`], [`Context::next_notice`] |
-//! | monitor a site's searches and beacons | [`overhear`] |
+//! | monitor a site's searches and beacons | [`traffic_monitor`] |
 //!
 //! This page introduces each of them. Its examples use a server on the same host with the PVs `demo:temperature` and
 //! `demo:gap`. Values ([`Value`], [`Array`], [`Text`]) and their attributes ([`Alarm`], [`Meta`], [`TimeStamp`]) are those of
@@ -169,15 +169,14 @@
 //! environment variables.
 #![forbid(unsafe_code)]
 
+mod address_list;
 pub mod client;
 mod clock;
 pub mod config;
 mod interfaces;
 mod limit;
 pub mod log;
-pub mod overhear;
 mod page;
-mod places;
 pub mod process;
 pub mod reccaster;
 mod repeater;
@@ -185,6 +184,7 @@ pub mod server;
 mod socket;
 mod sync;
 mod timers;
+pub mod traffic_monitor;
 
 pub use client::{
     CallbackJob, Channel, ChannelFacts, ChannelState, Context, Detail, Error, ErrorKind, Executor, Monitor,

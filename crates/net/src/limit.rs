@@ -147,13 +147,13 @@ pub const METADATA_BYTES: usize = 1024;
 
 /// How often the host's interfaces are checked while names are searched for, and host names that could not be resolved
 /// are retried.
-pub const PLACES_LOOK: Duration = Duration::from_secs(15);
+pub const ADDRESS_REFRESH: Duration = Duration::from_secs(15);
 
 /// The same after a datagram could not be sent: the network has probably just changed.
-pub const PLACES_LOOK_SOONER: Duration = Duration::from_secs(1);
+pub const ADDRESS_REFRESH_SOON: Duration = Duration::from_secs(1);
 
 /// How often a resolved host name is resolved again.
-pub const RESOLVED_LOOK: Duration = Duration::from_secs(60);
+pub const NAME_REFRESH: Duration = Duration::from_secs(60);
 
 /// Notices of a context that wait to be taken; later ones are dropped.
 pub const NOTICES: usize = 256;
@@ -205,10 +205,10 @@ pub const STATUS_BYTES: usize = 256 * 1024;
 pub const STATUS_NAME_CHARS: usize = 64;
 
 /// Concurrent connections to a page: two programs that scrape, a person, and some that hang.
-pub const PAGE_VISITS: usize = 16;
+pub const PAGE_CONNECTIONS: usize = 16;
 
 /// Maximum duration of a connection, whatever its peer does: programs that scrape give up after ten seconds themselves.
-pub const PAGE_VISIT: Duration = Duration::from_secs(10);
+pub const PAGE_CONNECTION_TIME: Duration = Duration::from_secs(10);
 
 /// New connections accepted before the others are served.
 pub const PAGE_ACCEPTS: usize = 16;

@@ -28,7 +28,7 @@ pub enum Level {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// Its severity.
     pub level: Level,
     /// When it happened.
@@ -40,15 +40,15 @@ pub struct Line {
     /// The PV it is about.
     pub pv: Option<String>,
     /// Number of suppressed lines with the same text about the same host since the last one.
-    pub n_left_out: u64,
+    pub n_suppressed: u64,
 }
 
 /// A destination for lines. Clones share the destination and the rate limit.
 #[derive(Clone)]
 pub struct Log {
     level: Level,
-    sink: Arc<dyn Fn(&Line) + Send + Sync>,
-    limiter: Arc<Mutex<Limiter>>,
+    sink: Arc<dyn Fn(&LogLine) + Send + Sync>,
+    limiter: Arc<Mutex<LogLimiter>>,
 }
 
 impl std::fmt::Debug for Log {
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Log {
 impl Log {
     /// Calls `sink` with every line of severity `level` or higher, on the server's threads; it must not block for long.
     /// The same text about one host is logged at most once a minute; suppressed lines are counted.
-    pub fn new(level: Level, sink: impl Fn(&Line) + Send + Sync + 'static) -> Log {
+    pub fn new(level: Level, sink: impl Fn(&LogLine) + Send + Sync + 'static) -> Log {
         Log { level, sink: Arc::new(sink), limiter: Arc::default() }
     }
 
@@ -73,55 +73,55 @@ impl Log {
     pub fn note(&self, level: Level, what: &str) {
         if level <= self.level {
             let time = SystemTime::now().into();
-            (self.sink)(&Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 });
+            (self.sink)(&LogLine { level, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 });
         }
     }
 
-    pub(crate) fn tell(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
+    pub(crate) fn write(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
         if level > self.level {
             return;
         }
         let key = (peer.map(|peer| peer.ip()), what.to_owned());
-        let Some(n_left_out) = lock(&self.limiter).passes(key, now.monotonic) else { return };
+        let Some(n_suppressed) = lock(&self.limiter).passes(key, now.monotonic) else { return };
         // No client's PV name is longer, but a peer may send any text.
         let pv =
             pv.map(|pv| pv.get(..pv.floor_char_boundary(fodo_ca::limit::NAME_BYTES)).unwrap_or_default().to_owned());
-        (self.sink)(&Line { level, time: now.wall, what: what.to_owned(), peer, pv, n_left_out });
+        (self.sink)(&LogLine { level, time: now.wall, what: what.to_owned(), peer, pv, n_suppressed });
     }
 }
 
 /// Limits how often the same text about the same host is logged.
 #[derive(Debug, Default)]
-struct Limiter {
-    told: HashMap<(Option<IpAddr>, String), Told>,
+struct LogLimiter {
+    last_logged: HashMap<(Option<IpAddr>, String), LastLogged>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct LastLogged {
     at: Instant,
-    n_left_out: u64,
+    n_suppressed: u64,
 }
 
-impl Limiter {
+impl LogLimiter {
     /// Number of lines suppressed before this one; `None` if this one is suppressed too.
     fn passes(&mut self, key: (Option<IpAddr>, String), now: Instant) -> Option<u64> {
-        if let Some(told) = self.told.get_mut(&key) {
-            if now < told.at + limit::LOG_PAUSE {
-                told.n_left_out += 1;
+        if let Some(last) = self.last_logged.get_mut(&key) {
+            if now < last.at + limit::LOG_PAUSE {
+                last.n_suppressed += 1;
                 return None;
             }
-            let n_left_out = std::mem::take(&mut told.n_left_out);
-            told.at = now;
-            return Some(n_left_out);
+            let n_suppressed = std::mem::take(&mut last.n_suppressed);
+            last.at = now;
+            return Some(n_suppressed);
         }
-        if self.told.len() >= limit::LOG_TEXTS {
-            self.told.retain(|_, told| now < told.at + limit::LOG_PAUSE);
+        if self.last_logged.len() >= limit::LOG_TEXTS {
+            self.last_logged.retain(|_, last| now < last.at + limit::LOG_PAUSE);
         }
         // That many hosts at once are an attack; only the first ones are logged.
-        if self.told.len() >= limit::LOG_TEXTS {
+        if self.last_logged.len() >= limit::LOG_TEXTS {
             return None;
         }
-        self.told.insert(key, Told { at: now, n_left_out: 0 });
+        self.last_logged.insert(key, LastLogged { at: now, n_suppressed: 0 });
         Some(0)
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{self, Receiver};
 
-    fn log(level: Level) -> (Log, Receiver<Line>) {
+    fn log(level: Level) -> (Log, Receiver<LogLine>) {
         let (sender, lines) = mpsc::channel();
         (Log::new(level, move |line| sender.send(line.clone()).unwrap()), lines)
     }
@@ -143,18 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_of_one_host_is_told_once_a_minute_with_what_was_left_out() {
+    fn the_same_text_of_one_host_is_logged_once_a_minute_with_the_number_suppressed() {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
         for port in 4000..4100 {
-            log.tell(Level::Warning, "noise", Some(SocketAddr::from(([10, 0, 0, 2], port))), None, start);
+            log.write(Level::Warning, "noise", Some(SocketAddr::from(([10, 0, 0, 2], port))), None, start);
         }
-        log.tell(Level::Warning, "noise", peer("10.0.0.3:4000"), None, start);
-        log.tell(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + limit::LOG_PAUSE);
+        log.write(Level::Warning, "noise", peer("10.0.0.3:4000"), None, start);
+        log.write(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + limit::LOG_PAUSE);
 
-        let told: Vec<_> = lines.try_iter().map(|line| (line.peer, line.n_left_out)).collect();
-        assert_eq!(told, [(peer("10.0.0.2:4000"), 0), (peer("10.0.0.3:4000"), 0), (peer("10.0.0.2:4000"), 99)]);
+        let logged: Vec<_> = lines.try_iter().map(|line| (line.peer, line.n_suppressed)).collect();
+        assert_eq!(logged, [(peer("10.0.0.2:4000"), 0), (peer("10.0.0.3:4000"), 0), (peer("10.0.0.2:4000"), 99)]);
     }
 
     #[test]
@@ -165,19 +165,19 @@ mod tests {
             log.clone().note(level, "a disk is full");
         }
 
-        let told: Vec<_> = lines.try_iter().map(|line| (line.level, line.n_left_out)).collect();
-        assert_eq!(told, [(Level::Error, 0), (Level::Error, 0)]);
+        let logged: Vec<_> = lines.try_iter().map(|line| (line.level, line.n_suppressed)).collect();
+        assert_eq!(logged, [(Level::Error, 0), (Level::Error, 0)]);
     }
 
     #[test]
-    fn what_matters_less_than_is_wanted_is_not_told() {
+    fn lines_below_the_level_are_not_logged() {
         let (log, lines) = log(Level::Warning);
 
-        log.tell(Level::Info, "a client", None, None, Now::for_test());
-        log.tell(Level::Error, "no memory", None, Some("x:y"), Now::for_test());
+        log.write(Level::Info, "a client", None, None, Now::for_test());
+        log.write(Level::Error, "no memory", None, Some("x:y"), Now::for_test());
 
-        let told: Vec<_> = lines.try_iter().map(|line| (line.what, line.pv)).collect();
-        assert_eq!(told, [("no memory".to_owned(), Some("x:y".to_owned()))]);
+        let logged: Vec<_> = lines.try_iter().map(|line| (line.what, line.pv)).collect();
+        assert_eq!(logged, [("no memory".to_owned(), Some("x:y".to_owned()))]);
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
         let start = Now::for_test();
 
         for number in 0..2 * limit::LOG_TEXTS as u32 {
-            log.tell(Level::Warning, "noise", Some(SocketAddr::from((number.to_be_bytes(), 1))), None, start);
+            log.write(Level::Warning, "noise", Some(SocketAddr::from((number.to_be_bytes(), 1))), None, start);
         }
-        log.tell(Level::Warning, "noise", peer("192.0.2.1:1"), None, start + limit::LOG_PAUSE);
+        log.write(Level::Warning, "noise", peer("192.0.2.1:1"), None, start + limit::LOG_PAUSE);
 
         assert_eq!(lines.try_iter().count(), limit::LOG_TEXTS + 1);
     }
@@ -198,7 +198,7 @@ mod tests {
         let (log, lines) = log(Level::Debug);
 
         for name in ["x".repeat(NAME_BYTES), "x".repeat(NAME_BYTES + 1), "é".repeat(NAME_BYTES)] {
-            log.tell(Level::Debug, &format!("a name of {}", name.len()), None, Some(&name), Now::for_test());
+            log.write(Level::Debug, &format!("a name of {}", name.len()), None, Some(&name), Now::for_test());
         }
 
         let lengths: Vec<usize> = lines.try_iter().filter_map(|line| Some(line.pv?.len())).collect();
@@ -206,23 +206,24 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_told_again_after_the_pause_and_not_just_before() {
+    fn a_text_is_logged_again_after_the_pause_and_not_just_before() {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
         for after in
             [std::time::Duration::ZERO, limit::LOG_PAUSE.mul_f64(0.999), limit::LOG_PAUSE, limit::LOG_PAUSE * 2]
         {
-            log.tell(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + after);
-            log.tell(Level::Warning, "other noise", peer("10.0.0.2:4000"), None, start + after);
+            log.write(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + after);
+            log.write(Level::Warning, "other noise", peer("10.0.0.2:4000"), None, start + after);
         }
 
-        let told: Vec<u64> = lines.try_iter().filter(|line| line.what == "noise").map(|line| line.n_left_out).collect();
-        assert_eq!(told, [0, 1, 0]);
+        let logged: Vec<u64> =
+            lines.try_iter().filter(|line| line.what == "noise").map(|line| line.n_suppressed).collect();
+        assert_eq!(logged, [0, 1, 0]);
     }
 
     #[test]
-    fn nobody_is_told_by_a_silent_log() {
+    fn a_silent_log_drops_every_line() {
         Log::silent().note(Level::Error, "no memory");
         assert!(Level::Error < Level::Warning && Level::Warning < Level::Info && Level::Info < Level::Debug);
     }

@@ -50,12 +50,12 @@ const STOP: Token = Token(usize::MAX - 1);
 impl Page {
     /// Starts to serve on a separate thread. Fails if the system provides no thread or poller.
     pub fn serve(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Page> {
-        let visits = Visits::new(listener, config)?;
-        let address = visits.listener.local_addr()?;
-        let waker = Waker::new(visits.poll.registry(), STOP)?;
+        let server = PageServer::new(listener, config)?;
+        let address = server.listener.local_addr()?;
+        let waker = Waker::new(server.poll.registry(), STOP)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let stopped = is_stopped.clone();
-        let thread = std::thread::Builder::new().name("fodo-page".into()).spawn(move || visits.run(&stopped))?;
+        let thread = std::thread::Builder::new().name("fodo-page".into()).spawn(move || server.run(&stopped))?;
         Ok(Page { address, is_stopped, waker, thread: Some(thread) })
     }
 
@@ -78,19 +78,19 @@ impl Drop for Page {
 }
 
 /// The open connections, and the page that they are sent.
-struct Visits {
+struct PageServer {
     poll: Poll,
     listener: TcpListener,
     config: PageConfig,
     /// The page, and when it was generated.
     made: Option<(Instant, String)>,
     /// The oldest first.
-    open: VecDeque<Visit>,
+    open: VecDeque<PageConnection>,
     number: usize,
 }
 
 /// One connection.
-struct Visit {
+struct PageConnection {
     number: usize,
     stream: TcpStream,
     since: Instant,
@@ -100,9 +100,9 @@ struct Visit {
 /// The state of a connection; the comment of each says what it waits for.
 enum State {
     /// For the end of the request's header. Holds the bytes received so far.
-    Asking(Vec<u8>),
+    Receiving(Vec<u8>),
     /// For the peer to read this reply. The number counts the bytes sent.
-    Answering(Vec<u8>, usize),
+    Sending(Vec<u8>, usize),
     /// For the peer to close the connection. If it were closed here while the peer still sends, the peer could lose the
     /// end of the page.
     Done,
@@ -110,24 +110,24 @@ enum State {
 
 /// Whether a connection stays open after its turn.
 #[derive(PartialEq, Eq)]
-enum Turn {
-    Stays,
-    Ends,
+enum ConnectionState {
+    Open,
+    Closed,
 }
 
-impl Visits {
-    fn new(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Visits> {
+impl PageServer {
+    fn new(listener: std::net::TcpListener, config: PageConfig) -> io::Result<PageServer> {
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        Ok(Visits { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
+        Ok(PageServer { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
     }
 
     fn run(mut self, is_stopped: &AtomicBool) {
-        let mut events = Events::with_capacity(limit::PAGE_VISITS + 2);
+        let mut events = Events::with_capacity(limit::PAGE_CONNECTIONS + 2);
         while !is_stopped.load(Ordering::Acquire) {
-            let oldest = self.open.front().map(|visit| visit.since + limit::PAGE_VISIT);
+            let oldest = self.open.front().map(|connection| connection.since + limit::PAGE_CONNECTION_TIME);
             let timeout = oldest.map(|due| due.saturating_duration_since(Instant::now()));
             // An error such as EINTR does not matter: whatever is due is handled below.
             let _ = self.poll.poll(&mut events, timeout);
@@ -136,16 +136,16 @@ impl Visits {
                 match event.token() {
                     LISTENER => self.accept(now),
                     STOP => {}
-                    Token(number) => self.attend(number, now),
+                    Token(number) => self.serve(number, now),
                 }
             }
-            self.let_go(now);
+            self.close_expired(now);
         }
     }
 
     /// Closes connections that have lasted too long, whatever their state.
-    fn let_go(&mut self, now: Instant) {
-        while self.open.front().is_some_and(|visit| visit.since + limit::PAGE_VISIT <= now) {
+    fn close_expired(&mut self, now: Instant) {
+        while self.open.front().is_some_and(|connection| connection.since + limit::PAGE_CONNECTION_TIME <= now) {
             self.open.pop_front();
         }
     }
@@ -168,9 +168,9 @@ impl Visits {
                 .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
                 .is_ok()
             {
-                self.open.push_back(Visit { number, stream, since: now, state: State::Asking(Vec::new()) });
+                self.open.push_back(PageConnection { number, stream, since: now, state: State::Receiving(Vec::new()) });
             }
-            if self.open.len() > limit::PAGE_VISITS {
+            if self.open.len() > limit::PAGE_CONNECTIONS {
                 self.open.pop_front();
             }
         }
@@ -180,53 +180,53 @@ impl Visits {
         let _ = registry.reregister(&mut self.listener, LISTENER, Interest::READABLE);
     }
 
-    fn attend(&mut self, number: usize, now: Instant) {
-        let Some(index) = self.open.iter().position(|visit| visit.number == number) else { return };
+    fn serve(&mut self, number: usize, now: Instant) {
+        let Some(index) = self.open.iter().position(|connection| connection.number == number) else { return };
         let (config, made) = (&mut self.config, &mut self.made);
-        let Some(visit) = self.open.get_mut(index) else { return };
-        if visit.turn(|request| answer(request, config, made, now)) == Turn::Ends {
+        let Some(connection) = self.open.get_mut(index) else { return };
+        if connection.turn(|request| answer(request, config, made, now)) == ConnectionState::Closed {
             self.open.remove(index);
         }
     }
 }
 
-impl Visit {
+impl PageConnection {
     /// Continues as far as possible without blocking.
-    fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Turn {
+    fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> ConnectionState {
         loop {
             match &mut self.state {
-                State::Asking(request) => {
+                State::Receiving(request) => {
                     let mut buffer = [0; 1024];
                     match self.stream.read(&mut buffer) {
-                        Ok(0) => return Turn::Ends,
+                        Ok(0) => return ConnectionState::Closed,
                         Ok(n) => request.extend(buffer.iter().take(n)),
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                        Err(_) => return Turn::Ends,
+                        Err(_) => return ConnectionState::Closed,
                     }
                     if let Some(answer) = answer(request) {
-                        self.state = State::Answering(answer, 0);
+                        self.state = State::Sending(answer, 0);
                     }
                 }
-                State::Answering(bytes, n_sent) => match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
+                State::Sending(bytes, n_sent) => match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
                     Ok(n) => {
                         *n_sent += n;
                         if *n_sent >= bytes.len() {
                             if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
-                                return Turn::Ends;
+                                return ConnectionState::Closed;
                             }
                             self.state = State::Done;
                         }
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return Turn::Ends,
+                    Err(_) => return ConnectionState::Closed,
                 },
                 State::Done => match self.stream.read(&mut [0; 1024]) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // Whatever else it sends is not a reason to stay open.
-                    _ => return Turn::Ends,
+                    _ => return ConnectionState::Closed,
                 },
             }
         }
@@ -242,17 +242,17 @@ fn answer(
 ) -> Option<Vec<u8>> {
     let plain = "text/plain; charset=utf-8";
     let is_head = request.starts_with(b"HEAD ");
-    let (status, content_type, text) = match asked(request, config.path)? {
-        Asked::Page => {
+    let (status, content_type, text) = match parsed(request, config.path)? {
+        ParsedRequest::Page => {
             if made.as_ref().is_none_or(|(at, _)| *at + limit::PAGE_KEPT <= now) {
                 *made = Some((now, (config.text)()));
             }
             ("200 OK", config.content_type, made.as_ref().map_or("", |(_, text)| text).to_owned())
         }
-        Asked::Elsewhere => ("404 Not Found", plain, format!("not found; the page is {}\n", config.path)),
-        Asked::Other => ("405 Method Not Allowed\r\nAllow: GET, HEAD", plain, String::new()),
-        Asked::TooLong => ("431 Request Header Fields Too Large", plain, String::new()),
-        Asked::Nonsense => ("400 Bad Request", plain, String::new()),
+        ParsedRequest::NotFound => ("404 Not Found", plain, format!("not found; the page is {}\n", config.path)),
+        ParsedRequest::MethodNotAllowed => ("405 Method Not Allowed\r\nAllow: GET, HEAD", plain, String::new()),
+        ParsedRequest::TooLong => ("431 Request Header Fields Too Large", plain, String::new()),
+        ParsedRequest::Invalid => ("400 Bad Request", plain, String::new()),
     };
     let header = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -263,35 +263,35 @@ fn answer(
 
 /// The result of parsing a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum ParsedRequest {
     Page,
     /// A path that does not exist.
-    Elsewhere,
+    NotFound,
     /// A method other than GET or HEAD.
-    Other,
+    MethodNotAllowed,
     TooLong,
-    Nonsense,
+    Invalid,
 }
 
 /// Parses a request; `None` while its header is incomplete.
-fn asked(request: &[u8], path: &str) -> Option<Asked> {
+fn parsed(request: &[u8], path: &str) -> Option<ParsedRequest> {
     let is_whole =
         request.windows(4).any(|bytes| bytes == b"\r\n\r\n") || request.windows(2).any(|bytes| bytes == b"\n\n");
     if !is_whole {
-        return (request.len() > limit::PAGE_REQUEST_BYTES).then_some(Asked::TooLong);
+        return (request.len() > limit::PAGE_REQUEST_BYTES).then_some(ParsedRequest::TooLong);
     }
     let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [method, target, version] = words[..] else { return Some(Asked::Nonsense) };
+    let [method, target, version] = words[..] else { return Some(ParsedRequest::Invalid) };
     if !version.starts_with("HTTP/1.") {
-        return Some(Asked::Nonsense);
+        return Some(ParsedRequest::Invalid);
     }
     if !matches!(method, "GET" | "HEAD") {
-        return Some(Asked::Other);
+        return Some(ParsedRequest::MethodNotAllowed);
     }
     let asked_path = target.split('?').next().unwrap_or_default();
-    Some(if asked_path == path { Asked::Page } else { Asked::Elsewhere })
+    Some(if asked_path == path { ParsedRequest::Page } else { ParsedRequest::NotFound })
 }
 
 #[cfg(test)]
@@ -300,41 +300,41 @@ mod tests {
 
     #[test]
     fn the_page_is_asked_for_by_its_path_whatever_stands_behind_a_question_mark() {
-        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+        let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
-        assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(Asked::Page));
-        assert_eq!(asked("GET /metrics?name=x HTTP/1.0\r\n\r\n"), Some(Asked::Page));
-        assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n"), None, "its end has not come");
+        assert_eq!(parsed("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(ParsedRequest::Page));
+        assert_eq!(parsed("GET /metrics?name=x HTTP/1.0\r\n\r\n"), Some(ParsedRequest::Page));
+        assert_eq!(parsed("GET /metrics HTTP/1.1\r\nHost: x\r\n"), None, "its end has not come");
     }
 
     #[test]
-    fn nobody_stays_for_longer_than_a_visit_and_no_more_than_there_is_room_for() {
+    fn a_connection_is_closed_when_it_expires_or_when_there_are_too_many() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let text = Box::new(String::new);
-        let mut visits = Visits::new(listener, PageConfig { path: "/", content_type: "", text }).unwrap();
+        let mut server = PageServer::new(listener, PageConfig { path: "/", content_type: "", text }).unwrap();
         let start = Instant::now();
         let _silent: Vec<_> =
-            (0..=limit::PAGE_VISITS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+            (0..=limit::PAGE_CONNECTIONS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
 
         // It accepts a limited number each time.
-        (0..2).for_each(|_| visits.accept(start));
-        let numbers: Vec<usize> = visits.open.iter().map(|visit| visit.number).collect();
-        assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_VISITS), "the oldest has made room");
+        (0..2).for_each(|_| server.accept(start));
+        let numbers: Vec<usize> = server.open.iter().map(|connection| connection.number).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_CONNECTIONS), "the oldest has made room");
 
-        visits.let_go(start + limit::PAGE_VISIT);
-        assert!(visits.open.is_empty());
+        server.close_expired(start + limit::PAGE_CONNECTION_TIME);
+        assert!(server.open.is_empty());
     }
 
     #[test]
     fn everything_else_is_answered_with_what_is_wrong_with_it() {
-        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+        let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
-        assert_eq!(asked("GET / HTTP/1.1\r\n\r\n"), Some(Asked::Elsewhere));
-        assert_eq!(asked("POST /metrics HTTP/1.1\r\n\r\n"), Some(Asked::Other));
-        assert_eq!(asked("\r\n\r\n"), Some(Asked::Nonsense));
-        assert_eq!(asked("GET /metrics SPDY/9\r\n\r\n"), Some(Asked::Nonsense));
-        assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES + 1)), Some(Asked::TooLong));
+        assert_eq!(parsed("GET / HTTP/1.1\r\n\r\n"), Some(ParsedRequest::NotFound));
+        assert_eq!(parsed("POST /metrics HTTP/1.1\r\n\r\n"), Some(ParsedRequest::MethodNotAllowed));
+        assert_eq!(parsed("\r\n\r\n"), Some(ParsedRequest::Invalid));
+        assert_eq!(parsed("GET /metrics SPDY/9\r\n\r\n"), Some(ParsedRequest::Invalid));
+        assert_eq!(parsed(&"x".repeat(limit::PAGE_REQUEST_BYTES + 1)), Some(ParsedRequest::TooLong));
     }
 
     /// The reply to a request at this time, by a page that counts how often it was generated.
@@ -388,12 +388,12 @@ mod tests {
 
     #[test]
     fn a_request_may_be_as_long_as_the_limit_and_its_lines_may_end_without_returns() {
-        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+        let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
-        assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES)), None);
-        assert_eq!(asked("GET /metrics HTTP/1.1\n\n"), Some(Asked::Page));
-        assert_eq!(asked("HEAD /metrics HTTP/1.1\n\n"), Some(Asked::Page));
-        assert_eq!(asked("GET /metrics\r\n\r\n"), Some(Asked::Nonsense));
-        assert_eq!(asked("GET /metricsandmore HTTP/1.1\r\n\r\n"), Some(Asked::Elsewhere));
+        assert_eq!(parsed(&"x".repeat(limit::PAGE_REQUEST_BYTES)), None);
+        assert_eq!(parsed("GET /metrics HTTP/1.1\n\n"), Some(ParsedRequest::Page));
+        assert_eq!(parsed("HEAD /metrics HTTP/1.1\n\n"), Some(ParsedRequest::Page));
+        assert_eq!(parsed("GET /metrics\r\n\r\n"), Some(ParsedRequest::Invalid));
+        assert_eq!(parsed("GET /metricsandmore HTTP/1.1\r\n\r\n"), Some(ParsedRequest::NotFound));
     }
 }

@@ -173,7 +173,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn files_that_are_open_are_counted_and_memory_is_told_in_bytes() {
+    fn open_files_are_counted_and_memory_is_in_bytes() {
         let before = ProcessFacts::now();
         let _open: Vec<_> = (0..100).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
         let after = ProcessFacts::now();

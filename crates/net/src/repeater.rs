@@ -41,7 +41,7 @@ impl Repeater {
     }
 
     pub(crate) fn start_on(reactor: &Arc<Reactor>, port: u16) -> io::Result<Repeater> {
-        let socket = socket::only(port)?;
+        let socket = socket::exclusive_udp(port)?;
         let port = socket.local_addr()?.port();
         let state = State { machine: Machine::new(port), token: None, datagrams: Vec::new() };
         let shared = Arc::new(Shared { socket, reactor: reactor.clone(), state: Mutex::new(state) });

@@ -62,7 +62,7 @@ pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
 
 /// A non-blocking UDP socket for a client, on any free port, with broadcasts allowed. `multicast_ttl`: maximum number
 /// of routers that a multicast passes.
-pub fn searching(multicast_ttl: u32) -> io::Result<UdpSocket> {
+pub fn search_udp(multicast_ttl: u32) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
@@ -74,7 +74,7 @@ pub fn searching(multicast_ttl: u32) -> io::Result<UdpSocket> {
 }
 
 /// The only UDP socket of the host with this port: fails if there is another one.
-pub fn only(port: u16) -> io::Result<UdpSocket> {
+pub fn exclusive_udp(port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
@@ -89,8 +89,8 @@ pub fn is_taken(address: SocketAddr) -> bool {
 }
 
 /// A UDP socket that receives datagrams to a multicast group on each of these interfaces.
-pub fn member(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result<UdpSocket> {
-    let socket = answering(group, port)?;
+pub fn multicast_udp(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result<UdpSocket> {
+    let socket = shared_udp(group, port)?;
     for interface in interfaces {
         socket.join_multicast_v4(&group, interface)?;
     }
@@ -98,7 +98,7 @@ pub fn member(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result
 }
 
 /// A UDP socket for searches and beacons that several servers of a host can share.
-pub fn answering(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
+pub fn shared_udp(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
@@ -161,31 +161,31 @@ mod tests {
 
     #[test]
     fn sockets_never_block_and_a_search_may_be_sent_to_everybody() {
-        let port = searching(1).unwrap().local_addr().unwrap().port();
+        let port = search_udp(1).unwrap().local_addr().unwrap().port();
         for (name, socket) in [
-            ("searching", searching(7).unwrap()),
-            ("answering", answering(Ipv4Addr::LOCALHOST, 0).unwrap()),
-            ("only", only(port).unwrap()),
+            ("searching", search_udp(7).unwrap()),
+            ("answering", shared_udp(Ipv4Addr::LOCALHOST, 0).unwrap()),
+            ("only", exclusive_udp(port).unwrap()),
         ] {
             let error = socket.recv_from(&mut [0; 8]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{name}");
             assert!(socket.broadcast().unwrap(), "{name}");
         }
-        assert_eq!(searching(7).unwrap().multicast_ttl_v4().unwrap(), 7);
+        assert_eq!(search_udp(7).unwrap().multicast_ttl_v4().unwrap(), 7);
         let listener = listen(Ipv4Addr::LOCALHOST, 0).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
     fn servers_share_the_port_of_searches_and_a_repeater_has_its_own_alone() {
-        let answers = answering(Ipv4Addr::LOCALHOST, 0).unwrap();
+        let answers = shared_udp(Ipv4Addr::LOCALHOST, 0).unwrap();
         let address = answers.local_addr().unwrap();
-        assert!(answering(Ipv4Addr::LOCALHOST, address.port()).is_ok());
+        assert!(shared_udp(Ipv4Addr::LOCALHOST, address.port()).is_ok());
         assert!(is_taken(address));
 
-        let repeater = only(0).unwrap();
+        let repeater = exclusive_udp(0).unwrap();
         let port = repeater.local_addr().unwrap().port();
-        assert!(only(port).is_err());
+        assert!(exclusive_udp(port).is_err());
         drop(repeater);
         assert!(!is_taken(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fodo_net::overhear::{Bystander, SearchMonitor};
+use fodo_net::traffic_monitor::{SearchMonitor, TrafficMonitor};
 use fodo_net::{
     ClientConfig, Context, ErrorKind, Host, Notice, Pv, Refusal, Repeater, Server, ServerConfig, SharedPv, Source,
     Value,
@@ -297,19 +297,19 @@ fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_hav
 }
 
 #[test]
-fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
+fn a_traffic_monitor_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
     let one = serve('x', 0, ServerConfig::isolated());
     let port = one.udp_port();
     let other = serve('x', 0, ServerConfig { port, ..ServerConfig::isolated() });
-    let mut bystander = Bystander::hearing(&ClientConfig::with_addresses(vec![local(port)])).unwrap();
+    let mut monitor = TrafficMonitor::listening(&ClientConfig::with_addresses(vec![local(port)])).unwrap();
     let (client, address) = listening();
     client.set_broadcast(true).unwrap();
 
     client.send_to(&SEARCH_FOR_X1, ("127.255.255.255", port)).unwrap();
     let has_both = |traffic: &SearchMonitor| traffic.names().first().is_some_and(|name| name.servers.len() == 2);
-    bystander.run(PATIENCE, has_both).unwrap();
+    monitor.run(PATIENCE, has_both).unwrap();
 
-    let name = &bystander.traffic().names()[0];
+    let name = &monitor.traffic().names()[0];
     let mut servers = name.servers.clone();
     servers.sort_unstable();
     let mut expected = vec![local(one.tcp_port()), local(other.tcp_port())];
@@ -319,28 +319,28 @@ fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
 }
 
 #[test]
-fn a_bystander_takes_no_search_away_from_a_server_of_this_host() {
+fn a_traffic_monitor_takes_no_search_away_from_a_server_of_this_host() {
     let server = serve('x', 0, ServerConfig::isolated());
-    let bystander = Bystander::hearing(&server.client_config()).unwrap();
+    let monitor = TrafficMonitor::listening(&server.client_config()).unwrap();
     let (client, _) = listening();
 
     client.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();
 
     assert!(client.recv(&mut [0; 64]).is_ok());
-    assert!(bystander.heard_at().iter().all(|address| !address.ip().is_unspecified()), "{bystander:?}");
+    assert!(monitor.listening_on().iter().all(|address| !address.ip().is_unspecified()), "{monitor:?}");
 }
 
 #[test]
-fn a_bystander_hears_beacons_by_way_of_the_repeater() {
+fn a_traffic_monitor_hears_beacons_by_way_of_the_repeater() {
     let repeater = Repeater::start(0).unwrap();
     let config =
         ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![local(free_udp())]) };
-    let mut bystander = Bystander::hearing(&config).unwrap();
-    bystander.run(PATIENCE, |_| repeater.n_clients() == 1).unwrap();
+    let mut monitor = TrafficMonitor::listening(&config).unwrap();
+    monitor.run(PATIENCE, |_| repeater.n_clients() == 1).unwrap();
     let (server, _) = listening();
 
     server.send_to(&beacon(6064, 5), local(repeater.port())).unwrap();
-    bystander.run(PATIENCE, |traffic| !traffic.servers().is_empty()).unwrap();
+    monitor.run(PATIENCE, |traffic| !traffic.servers().is_empty()).unwrap();
 
-    assert_eq!(bystander.traffic().servers()[0].address, local(6064));
+    assert_eq!(monitor.traffic().servers()[0].address, local(6064));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fodo_net::overhear::{Bystander, NameState, NameTraffic, SearchMonitor, ServerTraffic};
+use fodo_net::traffic_monitor::{NameState, NameTraffic, SearchMonitor, ServerTraffic, TrafficMonitor};
 use fodo_net::{ClientConfig, Notice};
 use serde_json::{Map, Value as Json};
 
@@ -66,12 +66,13 @@ has one line for each name and server, and per_s is the mean since the start.";
 /// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let started = ClientConfig::from_env().map_err(|error| error.to_string()).and_then(|config| {
-        let bystander = if arguments.watch { Bystander::hearing(&config) } else { Bystander::asking(&config) };
-        bystander.map_err(|error| error.to_string())
+        let monitor =
+            if arguments.watch { TrafficMonitor::listening(&config) } else { TrafficMonitor::searching(&config) };
+        monitor.map_err(|error| error.to_string())
     });
     match started {
-        Ok(bystander) if arguments.watch => watch(arguments, bystander, outlet),
-        Ok(bystander) => ask(arguments, bystander, outlet),
+        Ok(monitor) if arguments.watch => watch(arguments, monitor, outlet),
+        Ok(monitor) => ask(arguments, monitor, outlet),
         Err(error) => {
             writeln!(outlet.err, "fodo search: {error}")?;
             Ok(Exit::Other)
@@ -79,15 +80,15 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     }
 }
 
-fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
-    arguments.pvs.iter().for_each(|pv| bystander.ask(pv));
+fn ask(arguments: &Arguments, mut monitor: TrafficMonitor, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
+    arguments.pvs.iter().for_each(|pv| monitor.search(pv));
     let is_known = |name: &NameTraffic| name.state != NameState::Awaited;
     let start = Instant::now();
-    bystander.run(Duration::from_secs(3600), |traffic| traffic.names().iter().all(is_known))?;
-    bystander.run(limit::LATE_CLAIM, |_| false)?;
-    report_unresolved(&mut bystander, outlet)?;
+    monitor.run(Duration::from_secs(3600), |traffic| traffic.names().iter().all(is_known))?;
+    monitor.run(limit::LATE_CLAIM, |_| false)?;
+    report_unresolved(&mut monitor, outlet)?;
     let mut exit = Exit::Done;
-    for name in bystander.traffic().names() {
+    for name in monitor.traffic().names() {
         let text = match arguments.json {
             true => json::line(name_object(name, start.elapsed())),
             false => format!("{}  {}\n", name.name, servers_text(name)),
@@ -100,25 +101,25 @@ fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStrea
     Ok(exit)
 }
 
-fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
+fn watch(arguments: &Arguments, mut monitor: TrafficMonitor, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let stop = is_stopped.clone();
     crate::stop::on_signal(move || stop.store(true, Ordering::Release))?;
-    let heard_at: Vec<String> = bystander.heard_at().iter().map(SocketAddr::to_string).collect();
-    writeln!(outlet.err, "fodo search: listening on {}", heard_at.join(", "))?;
+    let listening_on: Vec<String> = monitor.listening_on().iter().map(SocketAddr::to_string).collect();
+    writeln!(outlet.err, "fodo search: listening on {}", listening_on.join(", "))?;
     let start = Instant::now();
     let end = arguments.duration.map(|duration| start + duration);
     let mut report_at = start + arguments.every;
     loop {
         let next = end.map_or(report_at, |end| end.min(report_at)).min(Instant::now() + limit::SIGNAL_NOTICED);
-        bystander.run(next.saturating_duration_since(Instant::now()), |_| false)?;
+        monitor.run(next.saturating_duration_since(Instant::now()), |_| false)?;
         let now = Instant::now();
         let is_over = is_stopped.load(Ordering::Acquire) || end.is_some_and(|end| end <= now);
         if is_over || report_at <= now {
-            report_unresolved(&mut bystander, outlet)?;
+            report_unresolved(&mut monitor, outlet)?;
             let text = match arguments.json {
-                true => lines(bystander.traffic(), now - start),
-                false => report(bystander.traffic(), now - start, arguments.rows),
+                true => lines(monitor.traffic(), now - start),
+                false => report(monitor.traffic(), now - start, arguments.rows),
             };
             outlet.out.write_all(text.as_bytes())?;
             outlet.out.flush()?;
@@ -130,8 +131,8 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut OutputStr
     }
 }
 
-fn report_unresolved(bystander: &mut Bystander, outlet: &mut OutputStreams<'_>) -> io::Result<()> {
-    for host in bystander.take_unresolved() {
+fn report_unresolved(monitor: &mut TrafficMonitor, outlet: &mut OutputStreams<'_>) -> io::Result<()> {
+    for host in monitor.take_unresolved() {
         writeln!(outlet.err, "fodo search: {}", Notice::UnresolvedHost { host })?;
     }
     Ok(())

@@ -117,17 +117,17 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     inert.lines().for_each(|line| shell.complain(line));
     let ioc = Ioc::within(*loader, Some(shell.environment.clone()));
     let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
-    let ioc = ioc.standing_in(shell.surroundings());
+    let ioc = ioc.host_facts(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
         Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
         None => ioc,
     };
-    let told = shell.told(reccaster);
+    let recsync = shell.recsync_config(reccaster);
     let mut running = ioc.linked(links).serve_with_log(config, log.clone()).map_err(failure)?;
-    if let Some(told) = told {
-        running.announce(told, log).map_err(failure)?;
+    if let Some(recsync) = recsync {
+        running.announce(recsync, log).map_err(failure)?;
     }
     let (ready, complete) = match &shell.purpose {
         Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),

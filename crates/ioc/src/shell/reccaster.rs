@@ -45,7 +45,7 @@ fn is_early(shell: &Shell) -> Result<(), CommandError> {
 impl Shell {
     /// The configuration for RecCeivers that announce themselves on a port. Without a port it warns if a script has set
     /// something.
-    pub(super) fn told(&mut self, port: Option<u16>) -> Option<RecSyncConfig> {
+    pub(super) fn recsync_config(&mut self, port: Option<u16>) -> Option<RecSyncConfig> {
         let RecSyncOptions { variables, kept_back } = std::mem::take(&mut self.recsync);
         if port.is_none() && !(variables.is_empty() && kept_back.is_empty()) {
             self.remark("nothing is sent to RecCeivers; start fodo ioc with --reccaster".to_owned());

@@ -165,7 +165,7 @@ fn probe_ports(config: &ClientConfig) -> Vec<SearchedAddress> {
 fn probe_port(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket> {
     let mut bytes = Vec::new();
     Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.encode(&mut bytes);
-    let socket = socket::searching(config.multicast_ttl)?;
+    let socket = socket::search_udp(config.multicast_ttl)?;
     socket.connect(address)?;
     socket.send(&bytes)?;
     Ok(socket)
@@ -226,7 +226,7 @@ fn search(
     mut found: Vec<FoundServer>,
     timeout: Duration,
 ) -> io::Result<Vec<FoundServer>> {
-    let socket = socket::searching(config.multicast_ttl)?;
+    let socket = socket::search_udp(config.multicast_ttl)?;
     socket.set_nonblocking(false)?;
     let start = Instant::now();
     let mut end = start + if found.is_empty() { timeout } else { limit::SECOND_CLAIM };

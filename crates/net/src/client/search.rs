@@ -19,8 +19,8 @@ use super::name_server::NameServer;
 use super::notice::Notice;
 use super::reactor::{EventHandler, NextCall, Reactor};
 use super::{ContextCore, circuit_config};
+use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
-use crate::places::{Automatic, Places};
 use crate::sync::lock;
 use crate::{clock, interfaces, limit, socket};
 
@@ -34,8 +34,8 @@ pub(super) struct Search {
 
 struct State {
     searcher: Searcher<Arc<ChannelCore>>,
-    places: Places,
-    name_server_places: Places,
+    addresses: AddressList,
+    name_server_addresses: AddressList,
     /// Empty before the first turn, which follows soon after the start.
     name_servers: Vec<Arc<NameServer>>,
     /// Name servers that were reported as lost.
@@ -85,12 +85,12 @@ impl Search {
     }
 
     fn open(config: &ClientConfig, reactor: &Arc<Reactor>, context: Weak<ContextCore>) -> io::Result<Arc<Search>> {
-        let socket = socket::searching(config.multicast_ttl)?;
+        let socket = socket::search_udp(config.multicast_ttl)?;
         let now = clock::now();
         let seed = now.wall.nanos as u64 ^ u64::from(std::process::id()) << 32;
         let mut searcher = Searcher::of(seed);
         searcher.set_period_max(config.search_period_max);
-        let automatic = config.interface_search_port.map_or(Automatic::No, Automatic::All);
+        let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
         let at = now.monotonic;
         let addresses = interfaces::with_all_servers_here(&config.search_addresses);
         let search = Arc::new(Search {
@@ -98,8 +98,8 @@ impl Search {
             reactor: reactor.clone(),
             state: Mutex::new(State {
                 searcher,
-                places: Places::new(&addresses, &config.search_hosts, automatic, at),
-                name_server_places: Places::new(&[], &config.name_servers, Automatic::No, at),
+                addresses: AddressList::new(&addresses, &config.search_hosts, automatic, at),
+                name_server_addresses: AddressList::new(&[], &config.name_servers, InterfaceSelection::No, at),
                 name_servers: Vec::new(),
                 lost: Vec::new(),
                 beacon_listener: config.repeater_port.map(|port| BeaconListener::new(port, now)),
@@ -226,7 +226,7 @@ impl Search {
     fn send(&self, state: &mut State, mut datagrams: Vec<Datagram>, now: Now) {
         let mut is_in_doubt = false;
         for datagram in datagrams.drain(..) {
-            for address in state.places.all() {
+            for address in state.addresses.all() {
                 // A datagram that cannot be sent now is treated as lost: it is sent again.
                 let sent = self.socket.send_to(&datagram.bytes, address);
                 is_in_doubt |= sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
@@ -234,7 +234,7 @@ impl Search {
             state.name_servers.iter().for_each(|server| server.ask(datagram.searches()));
         }
         if is_in_doubt {
-            state.places.doubt(now.monotonic);
+            state.addresses.refresh_soon(now.monotonic);
         }
         state.datagrams = datagrams;
     }
@@ -311,13 +311,13 @@ impl Search {
                 }
             }
         };
-        if state.places.look(now.monotonic, wake()) {
+        if state.addresses.refresh(now.monotonic, wake()) {
             state.searcher.boost(now);
         }
-        let has_changed = state.name_server_places.look(now.monotonic, wake());
-        if has_changed || (state.name_servers.is_empty() && !state.name_server_places.all().is_empty()) {
-            let State { name_servers, name_server_places, .. } = state;
-            let wanted = name_server_places.all();
+        let has_changed = state.name_server_addresses.refresh(now.monotonic, wake());
+        if has_changed || (state.name_servers.is_empty() && !state.name_server_addresses.all().is_empty()) {
+            let State { name_servers, name_server_addresses, .. } = state;
+            let wanted = name_server_addresses.all();
             name_servers.retain(|server| wanted.contains(&server.address()));
             for &address in wanted {
                 if name_servers.iter().all(|server| server.address() != address) {
@@ -327,8 +327,8 @@ impl Search {
                 }
             }
         }
-        let mut unresolved = state.places.take_unresolved();
-        unresolved.append(&mut state.name_server_places.take_unresolved());
+        let mut unresolved = state.addresses.take_unresolved();
+        unresolved.append(&mut state.name_server_addresses.take_unresolved());
         unresolved.into_iter().for_each(|host| state.notify_contexts(&Notice::UnresolvedHost { host }));
     }
 
@@ -406,9 +406,9 @@ impl State {
     /// The time of the next due action.
     fn deadline(&self) -> Option<Instant> {
         // While all names are found, the addresses are not needed.
-        let places = [self.places.deadline(), self.name_server_places.deadline()].into_iter().flatten().min();
-        let places = places.filter(|_| self.searcher.n_names() > 0);
-        [self.searcher.deadline(), places, self.beacon_listener.as_ref().map(BeaconListener::deadline)]
+        let addresses = [self.addresses.deadline(), self.name_server_addresses.deadline()].into_iter().flatten().min();
+        let addresses = addresses.filter(|_| self.searcher.n_names() > 0);
+        [self.searcher.deadline(), addresses, self.beacon_listener.as_ref().map(BeaconListener::deadline)]
             .into_iter()
             .flatten()
             .min()

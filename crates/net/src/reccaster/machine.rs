@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::message::{self, FromServer, WHOLE};
-use super::{Inventory, Item, Items};
+use super::{ItemSource, RecSyncItem, RecSyncItems};
 use crate::limit;
 
 /// Timeouts of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RecSyncTimeouts {
     /// Maximum random delay after an announcement, so that the IOCs of a plant do not all connect at once.
     pub hold_off_max: Duration,
     /// Maximum time for opening a connection. A server that is silent for four times as long is disconnected. Both
@@ -17,7 +17,7 @@ pub struct Patience {
     pub answer: Duration,
 }
 
-impl Patience {
+impl RecSyncTimeouts {
     fn silence(self) -> Duration {
         self.answer.saturating_mul(4)
     }
@@ -27,7 +27,7 @@ impl Patience {
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// A datagram and its sender.
-    Heard(&'a [u8], SocketAddr),
+    Datagram(&'a [u8], SocketAddr),
     /// The connection is open.
     Connected,
     /// Bytes received from the server.
@@ -50,16 +50,16 @@ pub struct Out {
     /// Whether to close the connection.
     pub close: bool,
     /// An event for the log.
-    pub news: Option<News>,
+    pub event: Option<RecSyncEvent>,
 }
 
 /// An event for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum RecSyncEvent {
     /// The server has received all records.
-    Told,
+    Announced,
     /// The server has disconnected, which is not an error.
-    Gone,
+    Disconnected,
     /// Something failed, with the reason.
     Failed(&'static str),
 }
@@ -77,24 +77,24 @@ enum State {
     /// For the server's greeting, which is delayed while other clients send their records.
     Greeting { until: Instant },
     /// For the server to read the bytes sent.
-    Telling { telling: Telling, until: Instant },
+    Sending { sending: Sending, until: Instant },
     /// For the end of the pause between slices.
-    Pausing { telling: Telling, until: Instant },
+    Pausing { sending: Sending, until: Instant },
     /// For pings.
-    Told { until: Instant },
+    Synchronized { until: Instant },
 }
 
 /// The items being sent.
-struct Telling {
-    items: Items,
+struct Sending {
+    items: RecSyncItems,
     /// The number of the last record sent.
     record: u32,
 }
 
 /// Sends all items to one server at a time.
 pub struct RecCasterMachine {
-    patience: Patience,
-    inventory: Inventory,
+    timeouts: RecSyncTimeouts,
+    items: ItemSource,
     state: State,
     received: Vec<u8>,
     n_failures: u32,
@@ -103,11 +103,12 @@ pub struct RecCasterMachine {
 
 impl RecCasterMachine {
     /// `seed`: should differ between processes.
-    pub fn new(inventory: Inventory, patience: Patience, seed: u64) -> RecCasterMachine {
+    pub fn new(items: ItemSource, timeouts: RecSyncTimeouts, seed: u64) -> RecCasterMachine {
         let state = State::Listening;
         let bounded = |wait: Duration| wait.min(limit::RECCASTER_WAIT_MAX);
-        let patience = Patience { hold_off_max: bounded(patience.hold_off_max), answer: bounded(patience.answer) };
-        RecCasterMachine { patience, inventory, state, received: Vec::new(), n_failures: 0, random: seed }
+        let timeouts =
+            RecSyncTimeouts { hold_off_max: bounded(timeouts.hold_off_max), answer: bounded(timeouts.answer) };
+        RecCasterMachine { timeouts, items, state, received: Vec::new(), n_failures: 0, random: seed }
     }
 
     /// The latest time for the next [`Input::Tick`].
@@ -118,16 +119,16 @@ impl RecCasterMachine {
             | State::HoldingOff { until, .. }
             | State::Connecting { until, .. }
             | State::Greeting { until }
-            | State::Telling { until, .. }
+            | State::Sending { until, .. }
             | State::Pausing { until, .. }
-            | State::Told { until } => Some(*until),
+            | State::Synchronized { until } => Some(*until),
         }
     }
 
     /// Handles an input; adds the resulting actions to `out`.
     pub fn handle(&mut self, input: Input<'_>, now: Instant, out: &mut Out) {
         match input {
-            Input::Heard(datagram, from) => self.heard(datagram, from, now),
+            Input::Datagram(datagram, from) => self.announced(datagram, from, now),
             Input::Connected => self.connected(now, out),
             Input::Received(bytes) => self.received(bytes, now, out),
             Input::Drained => self.drained(now),
@@ -137,11 +138,11 @@ impl RecCasterMachine {
         self.tick(now, out);
     }
 
-    fn heard(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) {
+    fn announced(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) {
         let State::Listening = self.state else { return };
         let Some(announcement) = message::announcement(datagram) else { return };
         let ip = announcement.address.map_or(from.ip(), IpAddr::V4);
-        let until = now + self.patience.hold_off_max.mul_f64(self.fraction());
+        let until = now + self.timeouts.hold_off_max.mul_f64(self.fraction());
         let server = SocketAddr::new(ip, announcement.port);
         self.state = State::HoldingOff { server, key: announcement.key, until };
     }
@@ -149,7 +150,7 @@ impl RecCasterMachine {
     fn connected(&mut self, now: Instant, out: &mut Out) {
         if let State::Connecting { key, .. } = self.state {
             message::greeting(key, &mut out.send);
-            self.state = State::Greeting { until: now + self.patience.silence() };
+            self.state = State::Greeting { until: now + self.timeouts.silence() };
         }
     }
 
@@ -161,30 +162,30 @@ impl RecCasterMachine {
                 Ok(None) => break,
                 Ok(Some((message, n))) => {
                     n_read += n;
-                    if !self.obey(message, now, out) {
+                    if !self.handle_message(message, now, out) {
                         return self.fail("it did not start with a greeting", now, out);
                     }
                 }
-                Err(message::Malformed) => return self.fail("it sent an invalid RecSync message", now, out),
+                Err(message::InvalidMessage) => return self.fail("it sent an invalid RecSync message", now, out),
             }
         }
         self.received.drain(..n_read);
     }
 
     /// Handles a message; returns false if the server violates the protocol.
-    fn obey(&mut self, message: FromServer, now: Instant, out: &mut Out) -> bool {
-        let silent_at = now + self.patience.silence();
+    fn handle_message(&mut self, message: FromServer, now: Instant, out: &mut Out) -> bool {
+        let silent_at = now + self.timeouts.silence();
         match (&mut self.state, message) {
             (State::Greeting { .. }, FromServer::Greeting) => {
-                let telling = Telling { items: (self.inventory)(), record: WHOLE };
-                self.state = State::Pausing { telling, until: now };
+                let sending = Sending { items: (self.items)(), record: WHOLE };
+                self.state = State::Pausing { sending, until: now };
             }
             (State::Greeting { .. }, _) => return false,
-            (State::Told { until }, FromServer::Ping { nonce }) => {
+            (State::Synchronized { until }, FromServer::Ping { nonce }) => {
                 *until = silent_at;
                 message::pong(nonce, &mut out.send);
             }
-            (State::Telling { .. } | State::Pausing { .. }, FromServer::Ping { nonce }) => {
+            (State::Sending { .. } | State::Pausing { .. }, FromServer::Ping { nonce }) => {
                 message::pong(nonce, &mut out.send);
             }
             _ => {}
@@ -194,7 +195,7 @@ impl RecCasterMachine {
 
     fn drained(&mut self, now: Instant) {
         self.state = match std::mem::replace(&mut self.state, State::Listening) {
-            State::Telling { telling, .. } => State::Pausing { telling, until: now + limit::RECCASTER_PAUSE },
+            State::Sending { sending, .. } => State::Pausing { sending, until: now + limit::RECCASTER_PAUSE },
             state => state,
         };
     }
@@ -202,10 +203,10 @@ impl RecCasterMachine {
     fn closed(&mut self, now: Instant, out: &mut Out) {
         match self.state {
             State::Resting { .. } | State::Listening | State::HoldingOff { .. } => {}
-            State::Told { .. } => {
+            State::Synchronized { .. } => {
                 self.forget();
                 self.n_failures = 0;
-                out.news = Some(News::Gone);
+                out.event = Some(RecSyncEvent::Disconnected);
             }
             State::Connecting { .. } => self.fail("it cannot be reached at its announced address", now, out),
             _ => self.fail("it closed the connection before it received all records", now, out),
@@ -220,37 +221,37 @@ impl RecCasterMachine {
             State::Listening | State::Resting { .. } => {}
             State::HoldingOff { server, key, .. } => {
                 out.connect = Some(server);
-                self.state = State::Connecting { key, until: now + self.patience.answer };
+                self.state = State::Connecting { key, until: now + self.timeouts.answer };
             }
-            State::Pausing { telling, .. } => self.tell(telling, now, out),
+            State::Pausing { sending, .. } => self.send_items(sending, now, out),
             State::Connecting { .. } => self.fail("it did not accept the connection", now, out),
             State::Greeting { .. } => self.fail("it sent no greeting", now, out),
-            State::Telling { .. } => self.fail("it does not read the records", now, out),
-            State::Told { .. } => self.fail("it has been silent for too long", now, out),
+            State::Sending { .. } => self.fail("it does not read the records", now, out),
+            State::Synchronized { .. } => self.fail("it has been silent for too long", now, out),
         }
     }
 
     /// Sends one slice of items.
-    fn tell(&mut self, mut telling: Telling, now: Instant, out: &mut Out) {
+    fn send_items(&mut self, mut sending: Sending, now: Instant, out: &mut Out) {
         while out.send.len() < limit::RECCASTER_SLICE_BYTES {
-            match telling.items.next() {
-                Some(Item::Variable { name, value }) => message::info(WHOLE, &name, &value, &mut out.send),
-                Some(Item::Record { record_type, name }) => {
-                    telling.record += 1;
-                    message::record(telling.record, record_type, &name, &mut out.send);
+            match sending.items.next() {
+                Some(RecSyncItem::Variable { name, value }) => message::info(WHOLE, &name, &value, &mut out.send),
+                Some(RecSyncItem::Record { record_type, name }) => {
+                    sending.record += 1;
+                    message::record(sending.record, record_type, &name, &mut out.send);
                 }
-                Some(Item::Alias(name)) => message::alias(telling.record, &name, &mut out.send),
-                Some(Item::Info { name, value }) => message::info(telling.record, &name, &value, &mut out.send),
+                Some(RecSyncItem::Alias(name)) => message::alias(sending.record, &name, &mut out.send),
+                Some(RecSyncItem::Info { name, value }) => message::info(sending.record, &name, &value, &mut out.send),
                 None => {
                     message::done(&mut out.send);
-                    out.news = Some(News::Told);
+                    out.event = Some(RecSyncEvent::Announced);
                     self.n_failures = 0;
-                    self.state = State::Told { until: now + self.patience.silence() };
+                    self.state = State::Synchronized { until: now + self.timeouts.silence() };
                     return;
                 }
             }
         }
-        self.state = State::Telling { telling, until: now + self.patience.silence() };
+        self.state = State::Sending { sending, until: now + self.timeouts.silence() };
     }
 
     /// Disconnects from the server, and pauses for longer after each failure.
@@ -260,7 +261,7 @@ impl RecCasterMachine {
         self.state = State::Resting { until: now + limit::RECCASTER_REST * self.n_failures };
         out.send.clear();
         out.close = true;
-        out.news = Some(News::Failed(why));
+        out.event = Some(RecSyncEvent::Failed(why));
     }
 
     fn forget(&mut self) {
@@ -288,7 +289,8 @@ mod tests {
     const PING: &[u8] = b"RC\x80\x02\0\0\0\x04\0\0\0\x2a";
     const PONG: &[u8] = b"RC\0\x02\0\0\0\x04\0\0\0\x2a";
     const DONE: &[u8] = b"RC\0\x05\0\0\0\x04\0\0\0\0";
-    const PATIENCE: Patience = Patience { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
+    const PATIENCE: RecSyncTimeouts =
+        RecSyncTimeouts { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
 
     /// A machine with this many records, and the time.
     struct World {
@@ -298,16 +300,16 @@ mod tests {
 
     impl World {
         fn new(n_records: u32) -> World {
-            let inventory: Inventory = Box::new(move || {
-                let variable = Item::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
+            let items: ItemSource = Box::new(move || {
+                let variable = RecSyncItem::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
                 let records = (0..n_records).flat_map(|number| {
-                    let alias = Item::Alias(format!("y:{number}"));
-                    let info = Item::Info { name: "archive".to_owned(), value: "1 Hz".to_owned() };
-                    [Item::Record { record_type: "ai", name: format!("x:{number}") }, alias, info]
+                    let alias = RecSyncItem::Alias(format!("y:{number}"));
+                    let info = RecSyncItem::Info { name: "archive".to_owned(), value: "1 Hz".to_owned() };
+                    [RecSyncItem::Record { record_type: "ai", name: format!("x:{number}") }, alias, info]
                 });
                 Box::new(std::iter::once(variable).chain(records))
             });
-            World { machine: RecCasterMachine::new(inventory, PATIENCE, 1), now: Instant::now() }
+            World { machine: RecCasterMachine::new(items, PATIENCE, 1), now: Instant::now() }
         }
 
         fn put(&mut self, input: Input<'_>) -> Out {
@@ -323,7 +325,7 @@ mod tests {
         }
 
         fn hear(&mut self) -> Out {
-            self.put(Input::Heard(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
+            self.put(Input::Datagram(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
         }
 
         /// Advances until the server has sent its greeting.
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_announces_itself_is_told_all_and_its_pings_are_answered() {
+    fn a_server_that_announces_itself_receives_all_records_and_replies_to_its_pings() {
         let mut world = World::new(1);
 
         world.hear();
@@ -351,7 +353,7 @@ mod tests {
             b"RC\0\x06\0\0\0\x13\0\0\0\x01\x07\0\0\x04archive1 Hz",
             DONE,
         ];
-        assert_eq!((told.send, told.news), (expected.concat(), Some(News::Told)));
+        assert_eq!((told.send, told.event), (expected.concat(), Some(RecSyncEvent::Announced)));
         assert_eq!(world.put(Input::Received(PING)).send, PONG);
     }
 
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn while_one_server_is_told_others_are_not_heard() {
+    fn announcements_are_ignored_while_connected_to_a_server() {
         let mut world = World::new(1);
         world.greeted();
 
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_told_in_slices_each_after_the_last_was_taken_and_a_pause() {
+    fn many_records_are_sent_in_slices_each_after_the_previous_one_and_a_pause() {
         let mut world = World::new(10_000);
         let mut slice = world.greeted();
         let mut n_bytes = 0;
@@ -395,7 +397,7 @@ mod tests {
         for _ in 0.. {
             n_bytes += slice.send.len();
             assert!(slice.send.len() < limit::RECCASTER_SLICE_BYTES + 100, "{}", slice.send.len());
-            if slice.news == Some(News::Told) {
+            if slice.event == Some(RecSyncEvent::Announced) {
                 break;
             }
             let taken = world.now;
@@ -429,18 +431,21 @@ mod tests {
             let start = world.now;
             let out = world.wait();
             assert!(out.close && out.send.is_empty());
-            (out.news, world.now - start)
+            (out.event, world.now - start)
         };
 
         let (connecting, waited) = silent_in(|_| {});
-        assert_eq!((connecting, waited), (Some(News::Failed("it did not accept the connection")), PATIENCE.answer));
+        assert_eq!(
+            (connecting, waited),
+            (Some(RecSyncEvent::Failed("it did not accept the connection")), PATIENCE.answer)
+        );
         let (greeting, waited) = silent_in(|world| drop(world.put(Input::Connected)));
-        assert_eq!((greeting, waited), (Some(News::Failed("it sent no greeting")), PATIENCE.silence()));
-        let (telling, _) = silent_in(|world| {
+        assert_eq!((greeting, waited), (Some(RecSyncEvent::Failed("it sent no greeting")), PATIENCE.silence()));
+        let (sending, _) = silent_in(|world| {
             world.put(Input::Connected);
             world.put(Input::Received(GREETING));
         });
-        assert_eq!(telling, Some(News::Failed("it does not read the records")));
+        assert_eq!(sending, Some(RecSyncEvent::Failed("it does not read the records")));
     }
 
     #[test]
@@ -453,11 +458,11 @@ mod tests {
         world.now += PATIENCE.silence() - Duration::from_secs(1);
         assert!(!world.put(Input::Tick).close);
 
-        assert_eq!(world.wait().news, Some(News::Failed("it has been silent for too long")));
+        assert_eq!(world.wait().event, Some(RecSyncEvent::Failed("it has been silent for too long")));
     }
 
     #[test]
-    fn after_failures_announcements_go_unheard_for_longer_each_time_up_to_a_minute() {
+    fn after_failures_announcements_are_ignored_for_longer_each_time_up_to_a_minute() {
         let mut world = World::new(1);
         let mut rests = Vec::new();
 
@@ -480,7 +485,7 @@ mod tests {
         let mut world = World::new(1);
         world.greeted();
 
-        assert_eq!(world.put(Input::Closed).news, Some(News::Gone));
+        assert_eq!(world.put(Input::Closed).event, Some(RecSyncEvent::Disconnected));
 
         world.hear();
         assert!(world.wait().connect.is_some());
@@ -495,7 +500,7 @@ mod tests {
 
         let out = world.put(Input::Received(&b"HTTP/1.1 400 Bad Request\r\n".repeat(1000)));
 
-        assert_eq!(out.news, Some(News::Failed("it sent an invalid RecSync message")));
+        assert_eq!(out.event, Some(RecSyncEvent::Failed("it sent an invalid RecSync message")));
         assert!(world.machine.received.is_empty());
     }
 
@@ -516,8 +521,8 @@ mod tests {
                 _ => (0..random(50)).map(|_| random(256) as u8).collect(),
             };
             let input = match random(8) {
-                0 => Input::Heard(ANNOUNCEMENT, SERVER.parse().unwrap()),
-                1 => Input::Heard(&bytes, SERVER.parse().unwrap()),
+                0 => Input::Datagram(ANNOUNCEMENT, SERVER.parse().unwrap()),
+                1 => Input::Datagram(&bytes, SERVER.parse().unwrap()),
                 2 => Input::Connected,
                 3 => Input::Drained,
                 4 if random(10) == 0 => Input::Closed,
@@ -543,9 +548,9 @@ mod tests {
 
     #[test]
     fn nothing_takes_longer_than_an_hour_whatever_is_configured() {
-        let inventory: Inventory = Box::new(|| Box::new(std::iter::empty()));
-        let forever = Patience { hold_off_max: Duration::MAX, answer: Duration::MAX };
-        let mut world = World { machine: RecCasterMachine::new(inventory, forever, 1), now: Instant::now() };
+        let items: ItemSource = Box::new(|| Box::new(std::iter::empty()));
+        let forever = RecSyncTimeouts { hold_off_max: Duration::MAX, answer: Duration::MAX };
+        let mut world = World { machine: RecCasterMachine::new(items, forever, 1), now: Instant::now() };
 
         world.hear();
         let held_off = world.now;
@@ -555,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_told_all_has_its_failures_forgiven() {
+    fn the_failures_of_a_server_are_forgotten_when_it_has_received_all_records() {
         let mut world = World::new(1);
         for _ in 0..3 {
             world.hear();
@@ -568,7 +573,10 @@ mod tests {
 
         world.hear();
         world.wait();
-        assert_eq!(world.put(Input::Closed).news, Some(News::Failed("it cannot be reached at its announced address")));
+        assert_eq!(
+            world.put(Input::Closed).event,
+            Some(RecSyncEvent::Failed("it cannot be reached at its announced address"))
+        );
         assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_REST));
     }
 
@@ -585,7 +593,7 @@ mod tests {
 
             let out = world.put(bytes.map_or(Input::Closed, Input::Received));
 
-            assert_eq!((out.news, out.close), (Some(News::Failed(why)), true));
+            assert_eq!((out.event, out.close), (Some(RecSyncEvent::Failed(why)), true));
         }
     }
 
@@ -599,7 +607,7 @@ mod tests {
 
         let out = world.put(Input::Closed);
 
-        assert!(out.news.is_none() && !out.close);
+        assert!(out.event.is_none() && !out.close);
         assert_eq!(world.machine.deadline(), rests_until);
     }
 }

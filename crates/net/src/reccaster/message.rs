@@ -45,7 +45,7 @@ pub enum FromServer {
 
 /// The bytes are not a valid message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct InvalidMessage;
 
 /// Decodes a datagram; `None` if it is not an announcement, or of another version.
 pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
@@ -60,17 +60,17 @@ pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
 }
 
 /// Decodes the first message that a server has sent; returns it with its length, `None` while it is incomplete.
-pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, Malformed> {
+pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, InvalidMessage> {
     let [m0, m1, n0, n1, l0, l1, l2, l3, body @ ..] = received else { return Ok(None) };
     let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
     if u16::from_be_bytes([*m0, *m1]) != MAGIC || length > limit::RECCASTER_BODY_BYTES {
-        return Err(Malformed);
+        return Err(InvalidMessage);
     }
     let Some(body) = body.get(..length) else { return Ok(None) };
     let message = match (u16::from_be_bytes([*n0, *n1]), body) {
         (SERVER_GREETING, _) => FromServer::Greeting,
         (SERVER_PING, &[n0, n1, n2, n3, ..]) => FromServer::Ping { nonce: u32::from_be_bytes([n0, n1, n2, n3]) },
-        (SERVER_PING, _) => return Err(Malformed),
+        (SERVER_PING, _) => return Err(InvalidMessage),
         _ => FromServer::Other,
     };
     Ok(Some((message, HEADER_BYTES + length)))
@@ -171,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_or_is_none_is_told_at_once() {
-        assert_eq!(from_server(b"RC\x80\x02\xff\xff\xff\xff"), Err(Malformed));
-        assert_eq!(from_server(b"HTTP/1.1"), Err(Malformed));
-        assert_eq!(from_server(b"RC\x80\x02\0\0\0\x02xy"), Err(Malformed), "a ping without a number");
+    fn a_message_that_is_too_long_or_invalid_is_rejected_at_once() {
+        assert_eq!(from_server(b"RC\x80\x02\xff\xff\xff\xff"), Err(InvalidMessage));
+        assert_eq!(from_server(b"HTTP/1.1"), Err(InvalidMessage));
+        assert_eq!(from_server(b"RC\x80\x02\0\0\0\x02xy"), Err(InvalidMessage), "a ping without a number");
     }
 
     /// The expected bytes are those that recsync's own `messages.py` encodes.
     #[test]
-    fn what_is_told_is_written_as_recsync_writes_it() {
+    fn messages_are_encoded_as_recsync_encodes_them() {
         assert_eq!(written(|out| greeting(0x1234_5678, out)), b"RC\0\x01\0\0\0\x08\0\0\0\0\x12\x34\x56\x78");
         assert_eq!(written(|out| pong(7, out)), b"RC\0\x02\0\0\0\x04\0\0\0\x07");
         assert_eq!(written(|out| record(1, "ai", "x:gap", out)), b"RC\0\x03\0\0\0\x0f\0\0\0\x01\0\x02\0\x05aix:gap");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_or_too_long_to_be_told_is_left_out() {
+    fn empty_and_too_long_texts_are_left_out() {
         assert!(written(|out| info(1, "", "yes", out)).is_empty());
         assert!(written(|out| info(1, "k", "", out)).is_empty());
         assert!(written(|out| info(1, &"k".repeat(256), "yes", out)).is_empty());

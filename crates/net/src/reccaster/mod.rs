@@ -18,14 +18,14 @@ use std::time::Instant;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-pub use self::machine::Patience;
-use self::machine::{Input, News, Out, RecCasterMachine};
+pub use self::machine::RecSyncTimeouts;
+use self::machine::{Input, Out, RecCasterMachine, RecSyncEvent};
 use crate::log::{Level, Log};
 use crate::{clock, limit, socket};
 
 /// One item of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum RecSyncItem {
     /// A property of the whole process: an environment variable.
     Variable {
         /// Its name.
@@ -52,10 +52,10 @@ pub enum Item {
 }
 
 /// All items of the report, variables first.
-pub type Items = Box<dyn Iterator<Item = Item> + Send>;
+pub type RecSyncItems = Box<dyn Iterator<Item = RecSyncItem> + Send>;
 
 /// Creates the items for each server. Called on the RecSync thread; the items are taken as fast as a server reads.
-pub type Inventory = Box<dyn Fn() -> Items + Send>;
+pub type ItemSource = Box<dyn Fn() -> RecSyncItems + Send>;
 
 /// Where announcements are received, and the timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct RecCasterConfig {
     /// The UDP port; 5049 unless a plant uses another.
     pub port: u16,
     /// The timeouts.
-    pub patience: Patience,
+    pub timeouts: RecSyncTimeouts,
 }
 
 /// A client of RecSync that runs until it is dropped.
@@ -76,22 +76,22 @@ pub struct RecCaster {
     thread: Option<JoinHandle<()>>,
 }
 
-const HEARING: Token = Token(0);
+const ANNOUNCEMENTS: Token = Token(0);
 const CONNECTION: Token = Token(1);
 const STOP: Token = Token(2);
 
 impl RecCaster {
     /// Starts to listen on a separate thread. Fails if the port cannot be bound; several programs of a host can share
     /// it if all permit that.
-    pub fn start(config: RecCasterConfig, inventory: Inventory, log: Log) -> io::Result<RecCaster> {
-        let mut hearing = UdpSocket::from_std(socket::answering(config.interface, config.port)?);
+    pub fn start(config: RecCasterConfig, items: ItemSource, log: Log) -> io::Result<RecCaster> {
+        let mut announcements = UdpSocket::from_std(socket::shared_udp(config.interface, config.port)?);
         let poll = Poll::new()?;
-        poll.registry().register(&mut hearing, HEARING, Interest::READABLE)?;
+        poll.registry().register(&mut announcements, ANNOUNCEMENTS, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), STOP)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let machine =
-            RecCasterMachine::new(inventory, config.patience, RandomState::new().hash_one(std::process::id()));
-        let caster = Running { machine, poll, hearing, has_more: false, connection: None, server: None, log };
+        let machine = RecCasterMachine::new(items, config.timeouts, RandomState::new().hash_one(std::process::id()));
+        let caster =
+            RecCasterThread { machine, poll, announcements, has_more: false, connection: None, server: None, log };
         let stopped = is_stopped.clone();
         let thread = std::thread::Builder::new().name("fodo-reccaster".into()).spawn(move || caster.run(&stopped))?;
         Ok(RecCaster { is_stopped, waker, thread: Some(thread) })
@@ -111,10 +111,10 @@ impl Drop for RecCaster {
 }
 
 /// The state machine with its sockets.
-struct Running {
+struct RecCasterThread {
     machine: RecCasterMachine,
     poll: Poll,
-    hearing: UdpSocket,
+    announcements: UdpSocket,
     /// Whether datagrams were left in the socket, which the poller does not report again.
     has_more: bool,
     connection: Option<Connection>,
@@ -129,7 +129,7 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
-impl Running {
+impl RecCasterThread {
     fn run(mut self, is_stopped: &AtomicBool) {
         let mut events = Events::with_capacity(8);
         while !is_stopped.load(Ordering::Acquire) {
@@ -137,23 +137,23 @@ impl Running {
             let timeout = deadline.map(|due| due.saturating_duration_since(Instant::now()));
             // An error such as EINTR does not matter: whatever is due is handled below.
             let _ = self.poll.poll(&mut events, timeout);
-            if self.has_more || events.iter().any(|event| event.token() == HEARING) {
-                self.hear();
+            if self.has_more || events.iter().any(|event| event.token() == ANNOUNCEMENTS) {
+                self.receive_datagrams();
             }
             if events.iter().any(|event| event.token() == CONNECTION) {
-                self.attend();
+                self.serve_connection();
             }
-            self.put(Input::Tick);
+            self.handle(Input::Tick);
         }
     }
 
     /// Handles a limited number of waiting datagrams.
-    fn hear(&mut self) {
+    fn receive_datagrams(&mut self) {
         let mut datagram = [0; limit::RECCASTER_DATAGRAM_BYTES];
         self.has_more = true;
         for _ in 0..limit::RECCASTER_DATAGRAMS {
-            match self.hearing.recv_from(&mut datagram) {
-                Ok((n, from)) => self.put(Input::Heard(datagram.get(..n).unwrap_or_default(), from)),
+            match self.announcements.recv_from(&mut datagram) {
+                Ok((n, from)) => self.handle(Input::Datagram(datagram.get(..n).unwrap_or_default(), from)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.has_more = false;
                     return;
@@ -165,7 +165,7 @@ impl Running {
     }
 
     /// Continues with the connection as far as possible without blocking.
-    fn attend(&mut self) {
+    fn serve_connection(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         if !connection.is_open {
             match (connection.stream.take_error(), connection.stream.peer_addr()) {
@@ -174,7 +174,7 @@ impl Running {
                 (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
                 _ => return self.close(),
             }
-            self.put(Input::Connected);
+            self.handle(Input::Connected);
         }
         self.receive();
         self.send();
@@ -185,7 +185,7 @@ impl Running {
         while let Some(connection) = &mut self.connection {
             match connection.stream.read(&mut bytes) {
                 Ok(0) => return self.close(),
-                Ok(n) => self.put(Input::Received(bytes.get(..n).unwrap_or_default())),
+                Ok(n) => self.handle(Input::Received(bytes.get(..n).unwrap_or_default())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return self.close(),
@@ -200,7 +200,7 @@ impl Running {
                 Ok(n) => {
                     connection.unsent.drain(..n);
                     if connection.unsent.is_empty() {
-                        self.put(Input::Drained);
+                        self.handle(Input::Drained);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -213,15 +213,15 @@ impl Running {
     /// The connection has ended.
     fn close(&mut self) {
         self.connection = None;
-        self.put(Input::Closed);
+        self.handle(Input::Closed);
     }
 
     /// Passes an input to the machine and performs its actions.
-    fn put(&mut self, input: Input<'_>) {
+    fn handle(&mut self, input: Input<'_>) {
         let mut out = Out::default();
         self.machine.handle(input, Instant::now(), &mut out);
-        if let Some(news) = out.news {
-            self.tell(news);
+        if let Some(event) = out.event {
+            self.log_event(event);
         }
         if out.close {
             self.connection = None;
@@ -251,12 +251,12 @@ impl Running {
         Ok(Connection { stream, is_open: false, unsent: Vec::new() })
     }
 
-    fn tell(&self, news: News) {
-        let (level, what) = match news {
-            News::Told => (Level::Info, "a RecCeiver knows all records".to_owned()),
-            News::Gone => (Level::Info, "a RecCeiver has disconnected".to_owned()),
-            News::Failed(why) => (Level::Warning, format!("cannot send the records to a RecCeiver: {why}")),
+    fn log_event(&self, event: RecSyncEvent) {
+        let (level, what) = match event {
+            RecSyncEvent::Announced => (Level::Info, "a RecCeiver knows all records".to_owned()),
+            RecSyncEvent::Disconnected => (Level::Info, "a RecCeiver has disconnected".to_owned()),
+            RecSyncEvent::Failed(why) => (Level::Warning, format!("cannot send the records to a RecCeiver: {why}")),
         };
-        self.log.tell(level, &what, self.server, None, clock::now());
+        self.log.write(level, &what, self.server, None, clock::now());
     }
 }

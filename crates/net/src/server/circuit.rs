@@ -1,8 +1,8 @@
 //! One client's connection: its channels, its watches on PVs, its puts in progress.
 
+mod idle;
 mod puts;
 mod rights;
-mod unused;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,25 +16,25 @@ use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
 use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
 use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
-use fodo_data::{EventMask, Now, Reading, Value};
+use fodo_data::{EventMask, Now};
 use mio::Poll;
 use mio::unix::SourceFd;
 use slab::Slab;
 
+use self::idle::IdleDeadline;
 use self::puts::{Put, value_bytes};
-use self::rights::{Checking, Denied};
-use self::unused::Unused;
-use self::watch::{MetaAndClass, Subscription, Watch, class_name, send_watch, update};
+use self::rights::{Denied, RightsCheck};
+use self::watch::{MetaAndClass, Subscription, Watch, current, send_watch, update};
 use super::observer::ClientStatus;
 use super::posts::Listener;
-use super::quota::Share;
+use super::quota::CircuitQuota;
 use super::reactor::{CircuitKey, Inbox};
 use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 use crate::log::{self, Log};
 
 /// What a circuit needs after its turn.
-pub(super) enum Turn {
+pub(super) enum AfterTurn {
     /// A turn when its socket is ready.
     Ready,
     /// A turn when its socket is ready, or at this time.
@@ -65,13 +65,13 @@ pub(super) struct Circuit {
     channels: Vec<Option<Channel>>,
     n_channels: usize,
     /// Until when it may stay without a channel.
-    unused_until: Unused,
+    idle_deadline: IdleDeadline,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
     /// The watch and the slot of each subscription.
-    places: HashMap<SubscriptionId, (usize, usize)>,
+    subscription_slots: HashMap<SubscriptionId, (usize, usize)>,
     /// Watches with unsent posts, by index and number, each once, in the order of their posts.
-    unsent: Vec<(usize, u64)>,
+    unsent_watches: Vec<(usize, u64)>,
     /// How many of these belong to watches that have ended; at most half of them.
     n_unsent_ended: usize,
     watch_next: u64,
@@ -81,7 +81,7 @@ pub(super) struct Circuit {
     puts_bytes: usize,
     events: Vec<Event>,
     /// Requests that are not answered until the reply buffer has space; nothing is decoded before.
-    asked: VecDeque<Event>,
+    queued_requests: VecDeque<Event>,
     /// Bytes read from the socket but not decoded, because enough replies were queued.
     unread: Vec<u8>,
     /// The peer has shut down its sending side.
@@ -92,11 +92,11 @@ pub(super) struct Circuit {
     is_held_up: bool,
     /// Since when data has been waiting for the peer without a break.
     waits_since: Option<Instant>,
-    checking: Checking,
+    rights_check: RightsCheck,
     /// Subscriptions that the client may not read now.
     denied: HashMap<SubscriptionId, Denied>,
     counts: UpdateCounts,
-    share: Share,
+    quota: CircuitQuota,
     log: Arc<Log>,
 }
 
@@ -112,12 +112,12 @@ impl Circuit {
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
-        share: Share,
+        quota: CircuitQuota,
         log: Arc<Log>,
         now: Now,
     ) -> Circuit {
-        let peer = Peer { user: String::new(), host: String::new(), address: share.peer() };
-        log.tell(log::Level::Info, "a client has connected", Some(peer.address), None, now);
+        let peer = Peer { user: String::new(), host: String::new(), address: quota.peer() };
+        log.write(log::Level::Info, "a client has connected", Some(peer.address), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
@@ -126,33 +126,33 @@ impl Circuit {
             peer,
             channels: Vec::new(),
             n_channels: 0,
-            unused_until: Unused::Silent(now.monotonic + share.quotas().silent_client),
+            idle_deadline: IdleDeadline::Silent(now.monotonic + quota.limits().silent_client),
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
-            places: HashMap::new(),
-            unsent: Vec::new(),
+            subscription_slots: HashMap::new(),
+            unsent_watches: Vec::new(),
             n_unsent_ended: 0,
             watch_next: 0,
             puts: HashMap::new(),
             puts_bytes: 0,
             events: Vec::new(),
-            asked: VecDeque::new(),
+            queued_requests: VecDeque::new(),
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
             is_held_up: false,
             waits_since: None,
-            checking: Checking::Done,
+            rights_check: RightsCheck::Done,
             denied: HashMap::new(),
             counts: UpdateCounts::default(),
-            share,
+            quota,
             log,
         }
     }
 
     /// Logs the end of the circuit, whatever its cause.
-    pub(super) fn tell_end(&self, now: Now) {
-        self.log.tell(log::Level::Info, "a client has disconnected", Some(self.peer.address), None, now);
+    pub(super) fn log_end(&self, now: Now) {
+        self.log.write(log::Level::Info, "a client has disconnected", Some(self.peer.address), None, now);
     }
 
     /// The status of the client.
@@ -162,9 +162,9 @@ impl Circuit {
             user: self.peer.user.clone(),
             host: self.peer.host.clone(),
             n_channels: self.n_channels,
-            n_subscriptions: self.places.len() + self.denied.len(),
+            n_subscriptions: self.subscription_slots.len() + self.denied.len(),
             queued_bytes: self.machine.pending_bytes(),
-            n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
+            n_pvs_waiting: self.unsent_watches.len() - self.n_unsent_ended,
             updates: self.counts,
             waiting: self.waits_since.map(|since| now.monotonic.saturating_duration_since(since)),
         }
@@ -175,7 +175,7 @@ impl Circuit {
         if let Some(found) = self.watches.get_mut(watch)
             && !std::mem::replace(&mut found.is_unsent, true)
         {
-            self.unsent.push((watch, found.number));
+            self.unsent_watches.push((watch, found.number));
         }
     }
 
@@ -185,9 +185,9 @@ impl Circuit {
     }
 
     /// Reads, answers and writes as far as possible without blocking.
-    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> Turn {
-        if self.is_unused_for_too_long(now) {
-            return Turn::Closed;
+    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> AfterTurn {
+        if self.is_idle_for_too_long(now) {
+            return AfterTurn::Closed;
         }
         let may_read = self.may_answer();
         // While replies are queued, requests stay in the socket; no further event reports them.
@@ -198,7 +198,7 @@ impl Circuit {
         if may_read {
             match self.receive(source, buffer, now) {
                 Ok(more) => has_more = more,
-                Err(_) => return Turn::Closed,
+                Err(_) => return AfterTurn::Closed,
             }
             if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
                 self.machine.tick(now, &mut self.events);
@@ -206,18 +206,18 @@ impl Circuit {
             }
         }
         let sent = self.send(tally);
-        self.tell_use();
+        self.report_resources();
         self.waits_since = match sent {
-            Ok(Sent::All) if self.unsent.is_empty() => None,
+            Ok(Sent::All) if self.unsent_watches.is_empty() => None,
             _ => self.waits_since.or(Some(now.monotonic)),
         };
         match sent {
-            Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
-            Ok(Sent::Enough) => Turn::Again,
-            Ok(Sent::All) if has_more => Turn::Again,
+            Ok(Sent::All) if self.closes_by.is_some() => AfterTurn::Closed,
+            Ok(Sent::Enough) => AfterTurn::Again,
+            Ok(Sent::All) if has_more => AfterTurn::Again,
             // A turn follows when the socket has drained; it also reads what is left.
             Ok(Sent::All | Sent::SocketIsFull) => self.rest(may_read, now),
-            Err(_) => Turn::Closed,
+            Err(_) => AfterTurn::Closed,
         }
     }
 
@@ -229,34 +229,35 @@ impl Circuit {
     /// How many bytes may be queued before no more is added: the usual number, or none while this host has too many
     /// queued.
     fn queue_bytes_max(&self, usual: usize) -> usize {
-        if self.share.has_room() { usual } else { 1 }
+        if self.quota.may_queue() { usual } else { 1 }
     }
 
     /// Reports the resources in use.
-    fn tell_use(&mut self) {
-        let asked_bytes: usize = self.asked.iter().map(value_bytes).sum();
-        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes + asked_bytes;
-        self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
+    fn report_resources(&mut self) {
+        let queued_value_bytes: usize = self.queued_requests.iter().map(value_bytes).sum();
+        let held =
+            self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes + queued_value_bytes;
+        self.quota.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
     /// Whether all requests so far are answered, and another one can be.
     fn may_read(&self) -> bool {
-        self.may_answer() && self.asked.is_empty() && self.checking == Checking::Done
+        self.may_answer() && self.queued_requests.is_empty() && self.rights_check == RightsCheck::Done
     }
 
     /// Whether updates may be sent. A queued request may cancel a subscription whose client expects no more updates,
     /// and an unchecked channel may no longer be readable by the client.
     fn may_update(&self) -> bool {
-        !self.machine.events_off() && self.asked.is_empty() && self.checking == Checking::Done
+        !self.machine.events_off() && self.queued_requests.is_empty() && self.rights_check == RightsCheck::Done
     }
 
-    fn rest(&self, may_read: bool, now: Now) -> Turn {
+    fn rest(&self, may_read: bool, now: Now) -> AfterTurn {
         // While reading is suspended, the client's message cannot be completed: that is not its fault.
         let message = self.machine.deadline().filter(|_| may_read);
         match self.closes_by {
-            Some(at) if at <= now.monotonic => Turn::Closed,
-            Some(at) => Turn::By(at),
-            None => message.into_iter().chain(self.unused_until()).min().map_or(Turn::Ready, Turn::By),
+            Some(at) if at <= now.monotonic => AfterTurn::Closed,
+            Some(at) => AfterTurn::By(at),
+            None => message.into_iter().chain(self.idle_deadline()).min().map_or(AfterTurn::Ready, AfterTurn::By),
         }
     }
 
@@ -269,7 +270,7 @@ impl Circuit {
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
-                Sent::All if !self.unsent.is_empty() && self.may_update() => {}
+                Sent::All if !self.unsent_watches.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
         }
@@ -291,7 +292,7 @@ impl Circuit {
             };
             n_taken += n;
             self.feed(&buffer[..n], source, now);
-            if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() && self.asked.is_empty() {
+            if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() && self.queued_requests.is_empty() {
                 return Ok(false);
             }
         }
@@ -303,9 +304,9 @@ impl Circuit {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
             let Some(piece) = pieces.next() else { return };
-            self.tell_use();
-            self.machine.set_held_bytes_max(self.share.held_bytes_max());
-            self.machine.set_arriving_bytes_max(self.share.arriving_bytes_max());
+            self.report_resources();
+            self.machine.set_held_bytes_max(self.quota.held_bytes_max());
+            self.machine.set_arriving_bytes_max(self.quota.arriving_bytes_max());
             self.machine.received(piece, now, &mut self.events);
             self.answer(source, now);
         }
@@ -344,7 +345,7 @@ impl Circuit {
         while self.closes_by.is_none()
             && self.machine.pending_bytes() < queue_bytes_max
             && self.knows_rights()
-            && let Some(event) = self.asked.pop_front()
+            && let Some(event) = self.queued_requests.pop_front()
         {
             match event {
                 Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
@@ -355,8 +356,8 @@ impl Circuit {
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
                 Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
-                    self.share.count_search();
-                    self.asked_for_something(now);
+                    self.quota.count_search();
+                    self.restart_idle_time(now);
                     // The client is connected to this server, so the port is that of this connection.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
@@ -365,7 +366,7 @@ impl Circuit {
                 Event::Reply(answers) => self.machine.reply(&answers),
                 Event::Drained(why) => self.drained(why, now),
                 Event::Identity { user, host } => {
-                    self.asked_for_something(now);
+                    self.restart_idle_time(now);
                     (self.peer.user, self.peer.host) = (user, host);
                 }
                 Event::Closed(reason) => {
@@ -373,12 +374,12 @@ impl Circuit {
                         CloseReason::Malformed(what) => ("it sent an invalid message", what),
                         CloseReason::Misbehaved(what) => ("it violated the protocol", what),
                         CloseReason::Exceeded(what) => {
-                            self.share.refused();
+                            self.quota.count_refused();
                             ("it exceeded a limit", what)
                         }
                     };
                     let text = format!("a client is closed, because {why}: {what}");
-                    self.log.tell(log::Level::Warning, &text, Some(self.peer.address), None, now);
+                    self.log.write(log::Level::Warning, &text, Some(self.peer.address), None, now);
                     self.closes_by = Some(now.monotonic + limit::CLOSING);
                 }
             }
@@ -388,27 +389,29 @@ impl Circuit {
 
     /// Appends the events of the machine to the queued requests.
     fn take_events(&mut self) {
-        if self.asked.is_empty() {
+        if self.queued_requests.is_empty() {
             // Both keep their allocations, and nothing is moved.
-            let emptied = std::mem::replace(&mut self.asked, VecDeque::from(std::mem::take(&mut self.events)));
+            let emptied =
+                std::mem::replace(&mut self.queued_requests, VecDeque::from(std::mem::take(&mut self.events)));
             self.events = Vec::from(emptied);
         } else {
-            self.asked.extend(self.events.drain(..));
+            self.queued_requests.extend(self.events.drain(..));
         }
     }
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
-        self.asked_for_something(now);
+        self.restart_idle_time(now);
         let Some(pv) = source.open(name) else {
             let why = source.refusal_reason(name).map_or(String::new(), |why| format!(": {why}"));
             let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
-            self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
+            self.log.write(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
         let allowed = pv.rights(&self.peer);
-        let sid = self.machine.created(cid, native, facts.count_max, rights::told(facts.is_read_only, allowed));
+        let sid =
+            self.machine.created(cid, native, facts.count_max, rights::reported_rights(facts.is_read_only, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
@@ -416,7 +419,7 @@ impl Circuit {
         self.channels[index] = Some(Channel { pv, allowed });
         self.n_channels += 1;
         if self.n_channels == 1 {
-            self.share.set_used(true);
+            self.quota.set_has_channel(true);
         }
     }
 
@@ -429,7 +432,7 @@ impl Circuit {
         if !allowed.read {
             return self.machine.read_done(sid, dbr, count, reply, Err(Eca::NORDACCESS));
         }
-        let reading = read(&**pv, dbr);
+        let reading = current(&**pv, dbr);
         self.machine.read_done(sid, dbr, count, reply, Ok(&reading));
     }
 
@@ -456,7 +459,7 @@ impl Circuit {
         *n_slots = (*n_slots).max(slot + 1);
         self.forget_denied(id);
         // Replaces another subscription with the same number.
-        if let Some(before) = self.places.insert(id, (watch, slot)) {
+        if let Some(before) = self.subscription_slots.insert(id, (watch, slot)) {
             self.end(before);
         }
         match reading {
@@ -499,7 +502,7 @@ impl Circuit {
 
     fn cancel(&mut self, id: SubscriptionId) {
         self.forget_denied(id);
-        if let Some(place) = self.places.remove(&id) {
+        if let Some(place) = self.subscription_slots.remove(&id) {
             self.end(place);
         }
     }
@@ -520,9 +523,10 @@ impl Circuit {
         if watch.is_unsent {
             self.n_unsent_ended += 1;
             // Searching for each one would take time quadratic in the number of a client's subscriptions.
-            if self.n_unsent_ended * 2 > self.unsent.len() {
-                let Circuit { unsent, watches, .. } = self;
-                unsent.retain(|&(index, number)| watches.get(index).is_some_and(|watch| watch.number == number));
+            if self.n_unsent_ended * 2 > self.unsent_watches.len() {
+                let Circuit { unsent_watches, watches, .. } = self;
+                unsent_watches
+                    .retain(|&(index, number)| watches.get(index).is_some_and(|watch| watch.number == number));
                 self.n_unsent_ended = 0;
             }
         }
@@ -536,12 +540,12 @@ impl Circuit {
 
     fn clear(&mut self, sid: Sid, now: Now) {
         // Its puts end without a reply, and the number may soon belong to another channel.
-        self.give_up_puts(Some(sid));
+        self.cancel_puts(Some(sid));
         let cleared = self.channels.get_mut(sid.0 as usize).and_then(Option::take);
         self.n_channels -= usize::from(cleared.is_some());
         if cleared.is_some() && self.n_channels == 0 {
-            self.asked_for_something(now);
-            self.share.set_used(false);
+            self.restart_idle_time(now);
+            self.quota.set_has_channel(false);
         }
     }
 
@@ -555,7 +559,7 @@ impl Circuit {
         let queue_bytes_max = self.queue_bytes_max(limit::UPDATE_BYTES);
         let mut n_sent = 0;
         let mut is_full = false;
-        while let (Some(&(index, number)), false) = (self.unsent.get(n_sent), is_full) {
+        while let (Some(&(index, number)), false) = (self.unsent_watches.get(n_sent), is_full) {
             let Some(watch) = self.watches.get_mut(index).filter(|watch| watch.number == number) else {
                 self.n_unsent_ended -= 1;
                 n_sent += 1;
@@ -565,10 +569,10 @@ impl Circuit {
             watch.is_unsent = is_full;
             n_sent += usize::from(!is_full);
         }
-        self.unsent.drain(..n_sent);
+        self.unsent_watches.drain(..n_sent);
         if is_full {
             // Its remaining posts follow those of the others, so that one fast PV does not block the rest.
-            self.unsent.rotate_left(1);
+            self.unsent_watches.rotate_left(1);
         }
         counts
     }
@@ -578,7 +582,7 @@ impl Circuit {
         // It was registered when it was adopted.
         let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
-        self.give_up_puts(None);
+        self.cancel_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
         watches.into_iter().for_each(|index| self.unwatch(index));
     }
@@ -588,16 +592,4 @@ impl std::fmt::Debug for Circuit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Circuit").field("peer", &self.peer.address).finish_non_exhaustive()
     }
-}
-
-/// The current reading, with what `dbr` needs.
-fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
-    if dbr == DbrType::CLASS_NAME {
-        return Reading::bare(Value::from(class_name(pv)));
-    }
-    let mut reading = pv.read();
-    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
-        reading.meta = Some(pv.meta());
-    }
-    reading
 }

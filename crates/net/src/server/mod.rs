@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 pub use self::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
 pub use self::posts::Posts;
 pub use self::pv_table::{PvTable, SourceChain};
-use self::quota::{Descriptors, Hosts};
+use self::quota::{ClientHosts, Descriptors};
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
 pub use self::shared_pv::{DeferredPut, SharedPv, SharedPvBuilder};
 pub use self::source::{ChannelAccessPv, Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
 use self::status::{StatusPvs, StatusThread};
+use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::{ClientConfig, Quotas, ServerConfig};
 use crate::log::Log;
-use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
 /// Why a server failed to start.
@@ -116,16 +116,29 @@ pub struct Server {
 impl Server {
     /// Binds the sockets, then accepts clients and answers searches on at most four threads.
     ///
-    /// Fails if an address cannot be bound, or if the system provides no thread.
+    /// Fails if an address cannot be bound, or if the system provides no thread. See [`PvTable`] for an example.
     pub fn start(config: ServerConfig, source: Arc<dyn Source>) -> Result<Server, ServerError> {
         Server::start_with_log(config, source, Log::silent())
     }
 
     /// Like [`Server::start`], and reports events to `log`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use fodo_net::log::{Level, Log};
+    /// use fodo_net::{PvTable, Server, ServerConfig};
+    ///
+    /// let log = Log::new(Level::Warning, |line| eprintln!("{}", line.what));
+    /// let server = Server::start_with_log(ServerConfig::isolated(), Arc::new(PvTable::new()), log)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start_with_log(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
         let log = Arc::new(log);
-        let edge = Edge::bind(&config)?;
-        let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
+        let bound = BoundSockets::bind(&config)?;
+        let (tcp_port, udp_port) = (bound.tcp_port, bound.udp_port);
         let client_config = client_config(&config, udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
         let tally = Arc::new(UpdateTally::default());
@@ -134,7 +147,7 @@ impl Server {
             Some((status, prefix)) => Arc::new(SourceChain::new(vec![Arc::new(status.table(prefix)), source])),
             None => source,
         };
-        let hosts = Arc::new(Hosts::new(config.quotas.clone(), Descriptors::of_process()));
+        let hosts = Arc::new(ClientHosts::new(config.quotas.clone(), Descriptors::of_process()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
             let reactor =
@@ -153,10 +166,10 @@ impl Server {
             udp_port,
             client_config,
         };
-        let mut edge = Some(edge);
+        let mut bound = Some(bound);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
-            if let Some(edge) = edge.take() {
-                reactor.take_edge(edge, inboxes.clone(), hosts.clone()).map_err(ServerError::System)?;
+            if let Some(bound) = bound.take() {
+                reactor.take_sockets(bound, inboxes.clone(), hosts.clone()).map_err(ServerError::System)?;
             }
             let thread = std::thread::Builder::new()
                 .name(format!("fodo-server-{index}"))
@@ -175,6 +188,20 @@ impl Server {
     ///
     /// `refresh`: called on one thread, which also refreshes the status of the server ([`ServerConfig::status_prefix`]);
     /// the first call of this method starts it. Fails if the system provides no thread.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+    ///
+    /// let n_clients = SharedPv::new(0);
+    /// let table = PvTable::from([("gateway:clients", n_clients.clone())]);
+    /// let mut server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
+    /// server.refresh_every_second(move |clients, _counts| n_clients.post(clients.len() as i32))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn refresh_every_second(
         &mut self,
         refresh: impl FnMut(&[ClientStatus], &ServerCounts) + Send + 'static,
@@ -193,11 +220,48 @@ impl Server {
     }
 
     /// A handle that makes the server check the clients' access rights again; for the code that decides them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// use fodo_net::{PvTable, Rights, Server, ServerConfig, SharedPv};
+    ///
+    /// let is_locked = Arc::new(AtomicBool::new(false));
+    /// let locked = is_locked.clone();
+    /// let setpoint = SharedPv::builder(20.0)
+    ///     .on_put(|value, _client| Ok(value))
+    ///     .rights(move |_client| Rights { read: true, write: !locked.load(Ordering::Relaxed) })
+    ///     .build();
+    /// let table = PvTable::from([("lab:setpoint", setpoint)]);
+    /// let server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
+    ///
+    /// is_locked.store(true, Ordering::Relaxed);
+    /// // Connected clients are informed, and their puts are refused from now on.
+    /// server.rights_signal().notify_changed();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rights_signal(&self) -> RightsSignal {
         RightsSignal(self.inboxes.clone())
     }
 
     /// A handle to observe this server; it may outlive the server.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use fodo_net::{PvTable, Server, ServerConfig};
+    /// # let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::new()))?;
+    /// let observer = server.observer();
+    /// for client in observer.clients() {
+    ///     println!("{} has {} channels", client.address, client.n_channels);
+    /// }
+    /// println!("{} names were searched for", observer.counts().searches);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn observer(&self) -> Observer {
         self.observer.clone()
     }
@@ -240,12 +304,12 @@ fn client_config(config: &ServerConfig, udp_port: u16) -> ClientConfig {
 
 /// The sockets of the server as a whole.
 #[derive(Debug)]
-struct Edge {
+struct BoundSockets {
     listeners: Vec<TcpListener>,
-    answering: Vec<Answering>,
+    search_sockets: Vec<SearchSocket>,
     /// Hosts whose searches are ignored.
     ignored: Vec<Ipv4Addr>,
-    beacon_places: Places,
+    beacon_addresses: AddressList,
     beacon_period_max: Duration,
     quotas: Quotas,
     relay: Option<Relay>,
@@ -255,7 +319,7 @@ struct Edge {
 
 /// A socket that receives searches.
 #[derive(Debug)]
-struct Answering {
+struct SearchSocket {
     socket: UdpSocket,
     /// The index of the socket that sends the replies: itself, or the one bound to the address of the same interface.
     replies_from: usize,
@@ -263,32 +327,43 @@ struct Answering {
     is_unicast: bool,
 }
 
-impl Edge {
-    fn bind(config: &ServerConfig) -> Result<Edge, ServerError> {
+impl BoundSockets {
+    fn bind(config: &ServerConfig) -> Result<BoundSockets, ServerError> {
         let (groups, some): (Vec<Ipv4Addr>, Vec<Ipv4Addr>) = config.interfaces.iter().partition(|ip| ip.is_multicast());
         let interfaces = match some.as_slice() {
             [] => &[Ipv4Addr::UNSPECIFIED][..],
             some => some,
         };
-        let (mut answering, udp_port) = bind_udp(interfaces, config.port)?;
-        let relay = relay(interfaces, udp_port, &mut answering)?;
+        let (mut search_sockets, udp_port) = bind_udp(interfaces, config.port)?;
+        let relay = relay(interfaces, udp_port, &mut search_sockets)?;
         for group in groups {
-            join(group, interfaces, udp_port, &mut answering)?;
+            join(group, interfaces, udp_port, &mut search_sockets)?;
         }
-        for Answering { socket, .. } in &answering {
+        for SearchSocket { socket, .. } in &search_sockets {
             socket.set_multicast_ttl_v4(config.multicast_ttl).map_err(ServerError::System)?;
         }
         let (listeners, tcp_port) = listen(interfaces, config.port)?;
         let automatic = match (config.beacons_to_interfaces, some.is_empty()) {
-            (false, _) => Automatic::No,
-            (true, true) => Automatic::All(config.beacon_port),
-            (true, false) => Automatic::Of(some, config.beacon_port),
+            (false, _) => InterfaceSelection::No,
+            (true, true) => InterfaceSelection::All(config.beacon_port),
+            (true, false) => InterfaceSelection::Of(some, config.beacon_port),
         };
-        let beacon_places = Places::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
+        let beacon_addresses =
+            AddressList::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
         let beacon_period_max = config.beacon_period_max;
         let ignored = config.ignored.clone();
         let quotas = config.quotas.clone();
-        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, quotas, tcp_port, udp_port, relay })
+        Ok(BoundSockets {
+            listeners,
+            search_sockets,
+            ignored,
+            beacon_addresses,
+            beacon_period_max,
+            quotas,
+            tcp_port,
+            udp_port,
+            relay,
+        })
     }
 }
 
@@ -298,36 +373,36 @@ fn join(
     group: Ipv4Addr,
     interfaces: &[Ipv4Addr],
     port: u16,
-    answering: &mut Vec<Answering>,
+    search_sockets: &mut Vec<SearchSocket>,
 ) -> Result<(), ServerError> {
     let failed = |error| ServerError::Bind { address: SocketAddr::from((group, port)), error };
-    if let ([Ipv4Addr::UNSPECIFIED], Some(Answering { socket, .. })) = (interfaces, answering.first()) {
+    if let ([Ipv4Addr::UNSPECIFIED], Some(SearchSocket { socket, .. })) = (interfaces, search_sockets.first()) {
         let joined = interfaces::own_addresses().into_iter().map(|own| socket.join_multicast_v4(&group, &own));
         // Some interfaces do not support multicast; one success is enough.
         return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
     }
-    let socket = socket::member(group, interfaces, port).map_err(failed)?;
-    answering.push(Answering { socket, replies_from: 0, is_unicast: false });
+    let socket = socket::multicast_udp(group, interfaces, port).map_err(failed)?;
+    search_sockets.push(SearchSocket { socket, replies_from: 0, is_unicast: false });
     Ok(())
 }
 
 /// Binds a search socket for every interface, and one for its broadcast address, since a socket bound to an interface's
 /// address does not receive broadcasts.
-fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16), ServerError> {
-    let mut sockets: Vec<Answering> = Vec::new();
+fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<SearchSocket>, u16), ServerError> {
+    let mut sockets: Vec<SearchSocket> = Vec::new();
     let mut port = port;
     for &interface in interfaces {
         let failed = |error| ServerError::Bind { address: SocketAddr::from((interface, port)), error };
-        let socket = socket::answering(interface, port).map_err(failed)?;
+        let socket = socket::shared_udp(interface, port).map_err(failed)?;
         port = socket.local_addr().map_err(failed)?.port();
         let replies_from = sockets.len();
-        sockets.push(Answering { socket, replies_from, is_unicast: !interface.is_unspecified() });
+        sockets.push(SearchSocket { socket, replies_from, is_unicast: !interface.is_unspecified() });
         if !interface.is_unspecified()
             && let Some(broadcast) = interfaces::broadcast_of(interface)
         {
             // Systems that do not allow binding a broadcast address still deliver unicast searches.
-            let hears_broadcasts = socket::answering(broadcast, port).ok();
-            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from, is_unicast: false }));
+            let hears_broadcasts = socket::shared_udp(broadcast, port).ok();
+            sockets.extend(hears_broadcasts.map(|socket| SearchSocket { socket, replies_from, is_unicast: false }));
         }
     }
     Ok((sockets, port))
@@ -335,15 +410,19 @@ fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16),
 
 /// Sets up the relay of unicast searches. A socket for all interfaces cannot tell to which address a datagram was sent,
 /// so each address of this host gets a socket of its own.
-fn relay(interfaces: &[Ipv4Addr], port: u16, answering: &mut Vec<Answering>) -> Result<Option<Relay>, ServerError> {
+fn relay(
+    interfaces: &[Ipv4Addr],
+    port: u16,
+    search_sockets: &mut Vec<SearchSocket>,
+) -> Result<Option<Relay>, ServerError> {
     if !cfg!(target_os = "linux") {
         return Ok(None);
     }
     if interfaces == [Ipv4Addr::UNSPECIFIED] {
         for own in interfaces::own_addresses().into_iter().filter(|own| !own.is_loopback()) {
             // The address was just removed; unicast searches are still received by the socket for all interfaces.
-            let Ok(socket) = socket::answering(own, port) else { continue };
-            answering.push(Answering { socket, replies_from: answering.len(), is_unicast: true });
+            let Ok(socket) = socket::shared_udp(own, port) else { continue };
+            search_sockets.push(SearchSocket { socket, replies_from: search_sockets.len(), is_unicast: true });
         }
     }
     Relay::new(port).map(Some).map_err(ServerError::System)

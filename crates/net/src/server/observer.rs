@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use super::quota::Hosts;
+use super::quota::ClientHosts;
 use super::reactor::{Inbox, Message};
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
@@ -74,11 +74,11 @@ pub fn host_of_most_unused(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> 
 pub struct Observer {
     inboxes: Vec<Arc<Inbox>>,
     tally: Arc<UpdateTally>,
-    hosts: Arc<Hosts>,
+    hosts: Arc<ClientHosts>,
 }
 
 impl Observer {
-    pub(super) fn new(inboxes: Vec<Arc<Inbox>>, tally: Arc<UpdateTally>, hosts: Arc<Hosts>) -> Observer {
+    pub(super) fn new(inboxes: Vec<Arc<Inbox>>, tally: Arc<UpdateTally>, hosts: Arc<ClientHosts>) -> Observer {
         Observer { inboxes, tally, hosts }
     }
 

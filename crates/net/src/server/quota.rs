@@ -12,7 +12,7 @@ use crate::sync::lock;
 
 /// The hosts that have clients here.
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub(super) struct ClientHosts {
     quotas: Quotas,
     descriptors: Descriptors,
     clients: Mutex<Clients>,
@@ -24,7 +24,7 @@ pub(super) struct Hosts {
 
 #[derive(Debug, Default)]
 struct Clients {
-    hosts: HashMap<IpAddr, Host>,
+    hosts: HashMap<IpAddr, ClientHost>,
     n_circuits: usize,
     /// Next number for a circuit that has lost its last channel; orders them by age.
     unused_next: u64,
@@ -33,16 +33,16 @@ struct Clients {
 }
 
 #[derive(Debug, Default)]
-struct Host {
+struct ClientHost {
     n_circuits: usize,
-    use_: Arc<Use>,
+    resources: Arc<ResourceUse>,
     /// Circuits without a channel, the oldest first.
     unused: BTreeMap<u64, (SocketAddr, Arc<TcpStream>)>,
 }
 
 /// The resources that the circuits of one host use.
 #[derive(Debug, Default)]
-struct Use {
+struct ResourceUse {
     /// For state: sockets, channels, subscriptions, puts.
     held_bytes: AtomicUsize,
     /// For unsent data: replies, updates.
@@ -61,13 +61,13 @@ pub(super) struct Descriptors {
     evicting_max: usize,
 }
 
-/// One circuit's share of its host's resources; returned when dropped.
+/// The part of its host's resources that one circuit uses; returned when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
-    hosts: Arc<Hosts>,
+pub(super) struct CircuitQuota {
+    hosts: Arc<ClientHosts>,
     peer: SocketAddr,
     stream: Arc<TcpStream>,
-    use_: Arc<Use>,
+    resources: Arc<ResourceUse>,
     held_bytes: usize,
     queued_bytes: usize,
     /// Its number among the host's circuits without a channel.
@@ -77,7 +77,7 @@ pub(super) struct Share {
 
 /// Why a client gets no circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AdmissionError {
     /// Its host has the maximum number, each with a channel.
     Host,
     /// Too few descriptors are left.
@@ -86,8 +86,8 @@ pub(super) enum Refusal {
 
 /// The result of admitting a new client.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) share: Result<Share, Refusal>,
+pub(super) struct Admission {
+    pub(super) quota: Result<CircuitQuota, AdmissionError>,
     /// A client without a channel that was closed to make room.
     pub(super) evicted: Option<SocketAddr>,
 }
@@ -138,9 +138,9 @@ impl Clients {
     }
 }
 
-impl Hosts {
-    pub(super) fn new(quotas: Quotas, descriptors: Descriptors) -> Hosts {
-        Hosts {
+impl ClientHosts {
+    pub(super) fn new(quotas: Quotas, descriptors: Descriptors) -> ClientHosts {
+        ClientHosts {
             quotas,
             descriptors,
             clients: Mutex::default(),
@@ -153,7 +153,12 @@ impl Hosts {
 
     /// Admits a new client, or refuses it. If its host, or the process, is at its limit, a circuit without a channel is
     /// closed first. `descriptor`: the descriptor of `stream`.
-    pub(super) fn enter(self: &Arc<Hosts>, peer: SocketAddr, stream: &Arc<TcpStream>, descriptor: usize) -> Entry {
+    pub(super) fn admit(
+        self: &Arc<ClientHosts>,
+        peer: SocketAddr,
+        stream: &Arc<TcpStream>,
+        descriptor: usize,
+    ) -> Admission {
         let mut clients = lock(&self.clients);
         let known = clients.hosts.entry(peer.ip()).or_default();
         let is_full = known.n_circuits >= self.host_circuits_max();
@@ -167,31 +172,39 @@ impl Hosts {
         };
         self.n_evicted.fetch_add(u64::from(evicted.is_some()), Ordering::Relaxed);
         let refusal = match evicted {
-            _ if is_none_left => Some(Refusal::Descriptors),
-            None if is_full => Some(Refusal::Host),
-            None if is_short => Some(Refusal::Descriptors),
+            _ if is_none_left => Some(AdmissionError::Descriptors),
+            None if is_full => Some(AdmissionError::Host),
+            None if is_short => Some(AdmissionError::Descriptors),
             _ => None,
         };
         if let Some(refusal) = refusal {
-            self.refused();
+            self.count_refused();
             clients.forget_host_without_circuits(peer.ip());
-            return Entry { share: Err(refusal), evicted };
+            return Admission { quota: Err(refusal), evicted };
         }
         clients.n_circuits += 1;
         let known = clients.hosts.entry(peer.ip()).or_default();
         known.n_circuits += 1;
-        let use_ = known.use_.clone();
+        let resources = known.resources.clone();
         drop(clients);
         let (hosts, stream) = (self.clone(), stream.clone());
-        let mut share =
-            Share { hosts, peer, stream, use_, held_bytes: 0, queued_bytes: 0, unused: None, is_evicted: false };
-        share.set_used(false);
-        Entry { share: Ok(share), evicted }
+        let mut quota = CircuitQuota {
+            hosts,
+            peer,
+            stream,
+            resources,
+            held_bytes: 0,
+            queued_bytes: 0,
+            unused: None,
+            is_evicted: false,
+        };
+        quota.set_has_channel(false);
+        Admission { quota: Ok(quota), evicted }
     }
 
     /// Whether a client may be accepted now. If not, wait until circuits that were closed to make room have released
     /// their descriptors.
-    pub(super) fn may_enter(&self) -> bool {
+    pub(super) fn can_admit(&self) -> bool {
         lock(&self.clients).n_evicting < self.descriptors.evicting_max
     }
 
@@ -201,7 +214,7 @@ impl Hosts {
     }
 
     /// Counts a request refused because of a limit.
-    pub(super) fn refused(&self) {
+    pub(super) fn count_refused(&self) {
         self.n_refused.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -211,7 +224,7 @@ impl Hosts {
     }
 
     /// Counts a client that was closed because it had no channel.
-    pub(super) fn evicted(&self) {
+    pub(super) fn count_evicted(&self) {
         self.n_evicted.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -231,7 +244,7 @@ impl Hosts {
     }
 
     /// Counts an invalid datagram.
-    pub(super) fn flawed(&self) {
+    pub(super) fn count_flawed(&self) {
         self.n_flawed.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -241,19 +254,19 @@ impl Hosts {
     }
 }
 
-impl Share {
+impl CircuitQuota {
     /// The client's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
     /// The limits per client.
-    pub(super) fn quotas(&self) -> &Quotas {
+    pub(super) fn limits(&self) -> &Quotas {
         &self.hosts.quotas
     }
 
     /// Records whether the circuit has a channel. Each call restarts the time without one.
-    pub(super) fn set_used(&mut self, has_channel: bool) {
+    pub(super) fn set_has_channel(&mut self, has_channel: bool) {
         let mut clients = lock(&self.hosts.clients);
         let number = clients.unused_next;
         clients.unused_next += 1;
@@ -268,20 +281,20 @@ impl Share {
     }
 
     /// Counts that the circuit was closed because it had no channel.
-    pub(super) fn evicted(&self) {
-        self.hosts.evicted();
+    pub(super) fn count_evicted(&self) {
+        self.hosts.count_evicted();
     }
 
     /// Records the resources that the circuit uses now.
     pub(super) fn set(&mut self, held_bytes: usize, queued_bytes: usize) {
-        replace(&self.use_.held_bytes, &mut self.held_bytes, held_bytes);
-        replace(&self.use_.queued_bytes, &mut self.queued_bytes, queued_bytes);
+        replace(&self.resources.held_bytes, &mut self.held_bytes, held_bytes);
+        replace(&self.resources.queued_bytes, &mut self.queued_bytes, queued_bytes);
     }
 
     /// Maximum memory for the circuit's state: what its host has left, and at most half of the host's limit, so that a
     /// greedy client leaves something to the others of its host.
     pub(super) fn held_bytes_max(&self) -> usize {
-        let others = self.use_.held_bytes.load(Ordering::Relaxed).saturating_sub(self.held_bytes);
+        let others = self.resources.held_bytes.load(Ordering::Relaxed).saturating_sub(self.held_bytes);
         let host_bytes = self.hosts.quotas.host_bytes;
         host_bytes.saturating_sub(others).min(host_bytes / 2)
     }
@@ -289,13 +302,13 @@ impl Share {
     /// How many more bytes of values may be received now. Zero once all clients of the host hold half of their limit,
     /// so that clients that send large values leave memory for the channels of others.
     pub(super) fn arriving_bytes_max(&self) -> usize {
-        (self.hosts.quotas.host_bytes / 2).saturating_sub(self.use_.held_bytes.load(Ordering::Relaxed))
+        (self.hosts.quotas.host_bytes / 2).saturating_sub(self.resources.held_bytes.load(Ordering::Relaxed))
     }
 
     /// Whether more data may be queued for clients of this host. Even if not, clients that read what they are sent are
     /// served as before.
-    pub(super) fn has_room(&self) -> bool {
-        let Use { held_bytes, queued_bytes } = &*self.use_;
+    pub(super) fn may_queue(&self) -> bool {
+        let ResourceUse { held_bytes, queued_bytes } = &*self.resources;
         let both = held_bytes.load(Ordering::Relaxed).saturating_add(queued_bytes.load(Ordering::Relaxed));
         both < self.hosts.quotas.host_bytes
     }
@@ -306,8 +319,8 @@ impl Share {
     }
 
     /// Counts that the circuit was refused something.
-    pub(super) fn refused(&self) {
-        self.hosts.refused();
+    pub(super) fn count_refused(&self) {
+        self.hosts.count_refused();
     }
 }
 
@@ -320,7 +333,7 @@ fn replace(sum: &AtomicUsize, part: &mut usize, now: usize) {
     }
 }
 
-impl Drop for Share {
+impl Drop for CircuitQuota {
     fn drop(&mut self) {
         self.set(0, 0);
         let mut clients = lock(&self.hosts.clients);
@@ -345,14 +358,14 @@ mod tests {
     const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
     const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
 
-    fn hosts() -> Arc<Hosts> {
+    fn hosts() -> Arc<ClientHosts> {
         hosts_with(100)
     }
 
     /// With this limit of circuits for all hosts.
-    fn hosts_with(circuits_max: usize) -> Arc<Hosts> {
+    fn hosts_with(circuits_max: usize) -> Arc<ClientHosts> {
         let quotas = Quotas { host_bytes: 1000, host_circuits: 3, ..Quotas::default() };
-        Arc::new(Hosts::new(quotas, Descriptors { circuits_max, none_from: 110, evicting_max: 2 }))
+        Arc::new(ClientHosts::new(quotas, Descriptors { circuits_max, none_from: 110, evicting_max: 2 }))
     }
 
     fn stream() -> Arc<TcpStream> {
@@ -361,19 +374,19 @@ mod tests {
     }
 
     /// A circuit without a channel, while there are plenty of descriptors.
-    fn unused(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
-        hosts.enter(peer, &stream(), 0).share.unwrap()
+    fn unused(hosts: &Arc<ClientHosts>, peer: SocketAddr) -> CircuitQuota {
+        hosts.admit(peer, &stream(), 0).quota.unwrap()
     }
 
     /// A circuit with a channel.
-    fn used(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
-        let mut share = unused(hosts, peer);
-        share.set_used(true);
-        share
+    fn used(hosts: &Arc<ClientHosts>, peer: SocketAddr) -> CircuitQuota {
+        let mut quota = unused(hosts, peer);
+        quota.set_has_channel(true);
+        quota
     }
 
-    fn refusal(hosts: &Arc<Hosts>, peer: SocketAddr) -> Option<Refusal> {
-        hosts.enter(peer, &stream(), 0).share.err()
+    fn refusal(hosts: &Arc<ClientHosts>, peer: SocketAddr) -> Option<AdmissionError> {
+        hosts.admit(peer, &stream(), 0).quota.err()
     }
 
     #[test]
@@ -381,7 +394,7 @@ mod tests {
         let hosts = hosts();
         let mut shares: Vec<_> = (0..3).map(|_| used(&hosts, HERE)).collect();
 
-        assert_eq!(refusal(&hosts, HERE), Some(Refusal::Host));
+        assert_eq!(refusal(&hosts, HERE), Some(AdmissionError::Host));
         assert_eq!(refusal(&hosts, THERE), None);
         shares.pop();
         assert_eq!(refusal(&hosts, HERE), None, "what was given back can be had again");
@@ -399,29 +412,29 @@ mod tests {
         let mut second = unused(&hosts, peer(2));
         let _third = unused(&hosts, peer(3));
         // It had a channel, so its time starts again.
-        second.set_used(true);
-        second.set_used(false);
+        second.set_has_channel(true);
+        second.set_has_channel(false);
 
-        let entry = hosts.enter(peer(4), &stream(), 0);
+        let entry = hosts.admit(peer(4), &stream(), 0);
 
-        assert_eq!((entry.evicted, entry.share.is_ok(), hosts.n_evicted()), (Some(peer(3)), true, 1));
-        assert_eq!(hosts.enter(peer(5), &stream(), 0).evicted, Some(peer(2)));
+        assert_eq!((entry.evicted, entry.quota.is_ok(), hosts.n_evicted()), (Some(peer(3)), true, 1));
+        assert_eq!(hosts.admit(peer(5), &stream(), 0).evicted, Some(peer(2)));
     }
 
     #[test]
     fn row_81_clients_wait_until_circuits_that_were_closed_for_others_have_ended() {
         let hosts = hosts();
         let peer = |port| SocketAddr::new(HERE.ip(), port);
-        let mut ending: Vec<Share> = (0..3).map(|port| unused(&hosts, peer(port))).collect();
-        let before = hosts.may_enter();
+        let mut ending: Vec<CircuitQuota> = (0..3).map(|port| unused(&hosts, peer(port))).collect();
+        let before = hosts.can_admit();
 
-        let _new = [hosts.enter(peer(4), &stream(), 0), hosts.enter(peer(5), &stream(), 0)];
-        let while_they_end = hosts.may_enter();
+        let _new = [hosts.admit(peer(4), &stream(), 0), hosts.admit(peer(5), &stream(), 0)];
+        let while_they_end = hosts.can_admit();
         // It gets a channel at this moment, and ends anyway.
-        ending[0].set_used(true);
+        ending[0].set_has_channel(true);
         ending.clear();
 
-        assert_eq!((before, while_they_end, hosts.may_enter()), (true, false, true));
+        assert_eq!((before, while_they_end, hosts.can_admit()), (true, false, true));
         assert_eq!(lock(&hosts.clients).n_evicting, 0);
     }
 
@@ -433,13 +446,13 @@ mod tests {
         let _kept = (used(&hosts, THERE), unused(&hosts, THERE));
         let _greedy = [1, 2, 3].map(|port| unused(&hosts, peer(port)));
 
-        let sixth = hosts.enter(late, &stream(), 0);
-        let seventh = hosts.enter(late, &stream(), 0);
-        let beyond = hosts.enter(late, &stream(), 110);
+        let sixth = hosts.admit(late, &stream(), 0);
+        let seventh = hosts.admit(late, &stream(), 0);
+        let beyond = hosts.admit(late, &stream(), 110);
 
-        assert_eq!((sixth.share.is_ok(), sixth.evicted), (true, None), "there is room");
-        assert_eq!((seventh.share.is_ok(), seventh.evicted), (true, Some(peer(1))));
-        assert_eq!(beyond.share.err(), Some(Refusal::Descriptors), "the last ones are no client's");
+        assert_eq!((sixth.quota.is_ok(), sixth.evicted), (true, None), "there is room");
+        assert_eq!((seventh.quota.is_ok(), seventh.evicted), (true, Some(peer(1))));
+        assert_eq!(beyond.quota.err(), Some(AdmissionError::Descriptors), "the last ones are no client's");
     }
 
     #[test]
@@ -448,19 +461,19 @@ mod tests {
         let late = SocketAddr::from(([10, 0, 0, 2], 4000));
         let _used = [HERE, HERE, THERE, THERE].map(|peer| used(&hosts, peer));
 
-        assert_eq!(refusal(&hosts, late), Some(Refusal::Descriptors));
+        assert_eq!(refusal(&hosts, late), Some(AdmissionError::Descriptors));
         assert_eq!((hosts.n_refused(), hosts.n_evicted()), (1, 0));
     }
 
     #[test]
     fn row_81_circuits_that_are_replaced_all_the_time_stay_as_many() {
         let hosts = hosts_with(6);
-        let mut all: Vec<Share> = Vec::new();
+        let mut all: Vec<CircuitQuota> = Vec::new();
         for n in 0..100_u16 {
             let peer = SocketAddr::from(([10, 0, 0, (n % 3) as u8], n));
-            let Entry { share, evicted } = hosts.enter(peer, &stream(), 0);
-            all.retain(|share| Some(share.peer()) != evicted);
-            all.push(share.unwrap());
+            let Admission { quota, evicted } = hosts.admit(peer, &stream(), 0);
+            all.retain(|quota| Some(quota.peer()) != evicted);
+            all.push(quota.unwrap());
         }
 
         assert_eq!((all.len(), lock(&hosts.clients).n_circuits), (6, 6));
@@ -483,7 +496,7 @@ mod tests {
         shares[0].set(400, 0);
         shares[1].set(450, 0);
 
-        let may_hold: Vec<usize> = shares.iter().map(Share::held_bytes_max).collect();
+        let may_hold: Vec<usize> = shares.iter().map(CircuitQuota::held_bytes_max).collect();
         assert_eq!(may_hold, [500, 500, 150]);
     }
 
@@ -505,10 +518,10 @@ mod tests {
         let (mut deaf, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
         deaf.set(100, 900);
-        let while_it_waits = other.has_room();
+        let while_it_waits = other.may_queue();
         deaf.set(100, 0);
 
-        assert_eq!((while_it_waits, other.has_room()), (false, true));
+        assert_eq!((while_it_waits, other.may_queue()), (false, true));
     }
 
     #[test]
@@ -516,12 +529,12 @@ mod tests {
         let hosts = hosts();
         let (mut one, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
-        let has_room = [(400, 599), (400, 600), (0, 999), (0, 1000), (10, 0)].map(|(held_bytes, queued_bytes)| {
+        let may_queue = [(400, 599), (400, 600), (0, 999), (0, 1000), (10, 0)].map(|(held_bytes, queued_bytes)| {
             one.set(held_bytes, queued_bytes);
-            other.has_room()
+            other.may_queue()
         });
 
-        assert_eq!(has_room, [true, false, true, false, true]);
+        assert_eq!(may_queue, [true, false, true, false, true]);
         assert_eq!((one.held_bytes_max(), other.held_bytes_max()), (500, 500));
         one.set(600, 0);
         assert_eq!(other.held_bytes_max(), 400);
@@ -532,10 +545,10 @@ mod tests {
     #[test]
     fn refusals_and_flaws_are_counted_apart() {
         let hosts = hosts();
-        let share = used(&hosts, HERE);
+        let quota = used(&hosts, HERE);
 
-        (0..3).for_each(|_| share.refused());
-        hosts.flawed();
+        (0..3).for_each(|_| quota.count_refused());
+        hosts.count_flawed();
 
         assert_eq!((hosts.n_refused(), hosts.n_flawed()), (3, 1));
     }

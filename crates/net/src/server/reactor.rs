@@ -17,10 +17,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
-use super::circuit::{Circuit, Turn};
+use super::circuit::{AfterTurn, Circuit};
 use super::observer::ClientStatus;
-use super::quota::{Entry, Hosts, Refusal, Share};
-use super::{Answering, Edge, PutRefusal, Source, UpdateTally};
+use super::quota::{Admission, AdmissionError, CircuitQuota, ClientHosts};
+use super::{BoundSockets, PutRefusal, SearchSocket, Source, UpdateTally};
 use crate::log::{Level, Log};
 use crate::sync::lock;
 use crate::timers::Timers;
@@ -37,7 +37,7 @@ pub(super) struct CircuitKey {
 #[derive(Debug)]
 pub(super) enum Message {
     /// A client has connected. Boxed, since posts are frequent and every message has the size of the largest variant.
-    Accepted(Box<(Arc<TcpStream>, Share)>),
+    Accepted(Box<(Arc<TcpStream>, CircuitQuota)>),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
@@ -90,7 +90,7 @@ impl Inbox {
 
 const WAKE: Token = Token(usize::MAX);
 /// Tokens of listeners and UDP sockets count up from here.
-const EDGE: usize = usize::MAX / 2;
+const FIRST_SOCKET: usize = usize::MAX / 2;
 
 /// One thread's share of a server.
 pub(super) struct Reactor {
@@ -106,15 +106,15 @@ pub(super) struct Reactor {
     generation_next: u64,
     timers: Timers,
     buffer: Vec<u8>,
-    door: Option<Door>,
+    sockets: Option<ServerSockets>,
 }
 
 /// What only the first reactor has: the sockets of the server as a whole.
-struct Door {
-    edge: Edge,
+struct ServerSockets {
+    bound: BoundSockets,
     responder: Responder,
     shares: SearchShares,
-    hosts: Arc<Hosts>,
+    hosts: Arc<ClientHosts>,
     inboxes: Vec<Arc<Inbox>>,
     log: Arc<Log>,
     inbox_next: usize,
@@ -153,7 +153,7 @@ impl Reactor {
             generation_next: 0,
             timers: Timers::default(),
             buffer: vec![0; limit::RECEIVE_BYTES],
-            door: None,
+            sockets: None,
         })
     }
 
@@ -162,19 +162,24 @@ impl Reactor {
     }
 
     /// Makes this the reactor that accepts clients and answers searches.
-    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>, hosts: Arc<Hosts>) -> io::Result<()> {
-        let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
-        let answering = edge.answering.iter().map(|answering| answering.socket.as_raw_fd());
-        let relay = edge.relay.iter().map(|relay| relay.socket().as_raw_fd());
-        for (index, descriptor) in listeners.chain(answering).chain(relay).enumerate() {
-            let token = Token(EDGE + index);
+    pub(super) fn take_sockets(
+        &mut self,
+        bound: BoundSockets,
+        inboxes: Vec<Arc<Inbox>>,
+        hosts: Arc<ClientHosts>,
+    ) -> io::Result<()> {
+        let listeners = bound.listeners.iter().map(AsRawFd::as_raw_fd);
+        let search_sockets = bound.search_sockets.iter().map(|search_sockets| search_sockets.socket.as_raw_fd());
+        let relay = bound.relay.iter().map(|relay| relay.socket().as_raw_fd());
+        for (index, descriptor) in listeners.chain(search_sockets).chain(relay).enumerate() {
+            let token = Token(FIRST_SOCKET + index);
             self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
-        let mut responder = Responder::new(edge.tcp_port, clock::now());
-        responder.set_beacon_period_max(edge.beacon_period_max);
-        let shares = SearchShares::new(edge.quotas.source_search_bytes, edge.quotas.all_search_bytes);
-        self.door = Some(Door {
-            edge,
+        let mut responder = Responder::new(bound.tcp_port, clock::now());
+        responder.set_beacon_period_max(bound.beacon_period_max);
+        let shares = SearchShares::new(bound.quotas.source_search_bytes, bound.quotas.all_search_bytes);
+        self.sockets = Some(ServerSockets {
+            bound,
             responder,
             shares,
             hosts,
@@ -197,15 +202,15 @@ impl Reactor {
             self.wait(&mut events, !due.is_empty());
             self.inbox.is_awake.store(true, Ordering::Release);
             let now = clock::now();
-            let is_edge = events.iter().any(|event| event.token().0 >= EDGE && event.token() != WAKE);
-            for event in events.iter().filter(|event| event.token().0 < EDGE) {
+            let is_socket_event = events.iter().any(|event| event.token().0 >= FIRST_SOCKET && event.token() != WAKE);
+            for event in events.iter().filter(|event| event.token().0 < FIRST_SOCKET) {
                 let index = event.token().0;
                 if let (Some((_, circuit)), true) = (self.circuits.get_mut(index), event.is_read_closed()) {
                     circuit.peer_has_ended();
                 }
                 due.push(index);
             }
-            self.door_turn(is_edge, now);
+            self.serve_sockets(is_socket_event, now);
             if !self.take_messages(&mut messages, &mut due, now) {
                 return self.stop();
             }
@@ -250,11 +255,11 @@ impl Reactor {
 
     /// How long to wait: zero if there is work, otherwise until the next deadline.
     fn timeout(&self, has_work: bool) -> Option<Duration> {
-        if has_work || self.door.as_ref().is_some_and(|door| door.has_more) {
+        if has_work || self.sockets.as_ref().is_some_and(|sockets| sockets.has_more) {
             return Some(Duration::ZERO);
         }
-        let door = self.door.as_ref().and_then(Door::deadline);
-        let next = [door, self.timers.next()].into_iter().flatten().min()?;
+        let sockets = self.sockets.as_ref().and_then(ServerSockets::deadline);
+        let next = [sockets, self.timers.next()].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -264,8 +269,8 @@ impl Reactor {
         for message in messages.drain(..) {
             match message {
                 Message::Accepted(accepted) => {
-                    let (stream, share) = *accepted;
-                    due.extend(self.adopt(stream, share, now));
+                    let (stream, quota) = *accepted;
+                    due.extend(self.adopt(stream, quota, now));
                 }
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
@@ -306,7 +311,7 @@ impl Reactor {
     }
 
     /// Adds a new client; returns its index.
-    fn adopt(&mut self, stream: Arc<TcpStream>, share: Share, now: Now) -> Option<usize> {
+    fn adopt(&mut self, stream: Arc<TcpStream>, quota: CircuitQuota, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
@@ -315,7 +320,7 @@ impl Reactor {
         // If a client cannot be registered, its connection is closed.
         registered.ok()?;
         let inbox = self.inbox.clone();
-        let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, share, self.log.clone(), now);
+        let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, quota, self.log.clone(), now);
         entry.insert((key.generation, circuit));
         Some(key.index)
     }
@@ -326,13 +331,13 @@ impl Reactor {
         for &index in due {
             let Some((_, circuit)) = self.circuits.get_mut(index) else { continue };
             match circuit.turn(&*self.source, &mut self.buffer, &self.tally, now) {
-                Turn::Ready => self.timers.clear(index),
-                Turn::By(at) => self.timers.set(index, at),
-                Turn::Again => again.push(index),
-                Turn::Closed => {
+                AfterTurn::Ready => self.timers.clear(index),
+                AfterTurn::By(at) => self.timers.set(index, at),
+                AfterTurn::Again => again.push(index),
+                AfterTurn::Closed => {
                     self.timers.clear(index);
                     let (_, circuit) = self.circuits.remove(index);
-                    circuit.tell_end(now);
+                    circuit.log_end(now);
                     circuit.close(&self.poll);
                 }
             }
@@ -340,19 +345,19 @@ impl Reactor {
         again
     }
 
-    fn door_turn(&mut self, is_readable: bool, now: Now) {
-        let Some(door) = &mut self.door else { return };
-        if is_readable || door.has_more || door.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
-            door.has_more = false;
-            door.accept(now);
-            door.answer(&*self.source, &mut self.buffer, now);
+    fn serve_sockets(&mut self, is_readable: bool, now: Now) {
+        let Some(sockets) = &mut self.sockets else { return };
+        if is_readable || sockets.has_more || sockets.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
+            sockets.has_more = false;
+            sockets.accept(now);
+            sockets.answer(&*self.source, &mut self.buffer, now);
         }
-        door.responder.tick(now, &mut door.datagrams);
-        door.send_beacons(now);
+        sockets.responder.tick(now, &mut sockets.datagrams);
+        sockets.send_beacons(now);
     }
 }
 
-impl Door {
+impl ServerSockets {
     fn deadline(&self) -> Option<Instant> {
         [self.responder.deadline(), self.accepts_again_at].into_iter().flatten().min()
     }
@@ -360,22 +365,22 @@ impl Door {
     /// Accepts waiting clients, as many per turn as allowed, and distributes them over the reactors.
     fn accept(&mut self, now: Now) {
         self.accepts_again_at = None;
-        for index in 0..self.edge.listeners.len() {
+        for index in 0..self.bound.listeners.len() {
             let mut n_left = limit::TURN_ACCEPTS;
             while n_left > 0 {
                 n_left -= 1;
-                if !self.hosts.may_enter() {
+                if !self.hosts.can_admit() {
                     self.accepts_again_at = Some(now.monotonic + limit::EVICTION_PAUSE);
                     break;
                 }
-                match self.edge.listeners[index].accept() {
+                match self.bound.listeners[index].accept() {
                     Ok((stream, peer)) => self.admit(stream, peer, now),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Out of descriptors or memory: existing clients keep theirs, new ones wait.
                     Err(error) => {
-                        self.log.tell(Level::Error, &format!("cannot accept clients: {error}"), None, None, now);
+                        self.log.write(Level::Error, &format!("cannot accept clients: {error}"), None, None, now);
                         self.accepts_again_at = Some(now.monotonic + limit::ACCEPT_PAUSE);
                         break;
                     }
@@ -388,27 +393,27 @@ impl Door {
     /// Gives a client a circuit, or reports to it why not.
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) {
         // The client has already disconnected.
-        let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { return };
+        let Ok(stream) = socket::accepted(stream, self.bound.quotas.silence) else { return };
         let stream = Arc::new(stream);
         let descriptor = usize::try_from(stream.as_raw_fd()).unwrap_or_default();
-        let Entry { share, evicted } = self.hosts.enter(peer, &stream, descriptor);
-        let warn = |what: &str, peer| self.log.tell(Level::Warning, what, Some(peer), None, now);
+        let Admission { quota, evicted } = self.hosts.admit(peer, &stream, descriptor);
+        let warn = |what: &str, peer| self.log.write(Level::Warning, what, Some(peer), None, now);
         if let Some(evicted) = evicted {
             warn(
                 "a client without a channel is closed, because its host has many of them and a new client needs room",
                 evicted,
             );
         }
-        match share {
-            Ok(share) => {
-                self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, share))));
+        match quota {
+            Ok(quota) => {
+                self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, quota))));
                 self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
             }
-            Err(Refusal::Host) => {
+            Err(AdmissionError::Host) => {
                 warn("a client is closed, because its host has too many circuits", peer);
                 turn_away(&stream, "too many circuits of one host");
             }
-            Err(Refusal::Descriptors) => {
+            Err(AdmissionError::Descriptors) => {
                 warn("a client is closed, because too few descriptors are left", peer);
                 turn_away(&stream, "the server has too few descriptors left");
             }
@@ -417,22 +422,22 @@ impl Door {
 
     /// Answers waiting searches.
     fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
-        for (index, Answering { socket, replies_from, is_unicast }) in self.edge.answering.iter().enumerate() {
-            let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
+        for (index, SearchSocket { socket, replies_from, is_unicast }) in self.bound.search_sockets.iter().enumerate() {
+            let reply_socket = self.bound.search_sockets.get(*replies_from).map_or(socket, |other| &other.socket);
             let mut n_left = limit::TURN_SEARCH_BYTES;
             while n_left > 0 {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
                 // Even an empty datagram has a cost.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
-                let is_own = self.edge.relay.as_ref().is_some_and(|relay| relay.is_own(from));
-                let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
+                let is_own = self.bound.relay.as_ref().is_some_and(|relay| relay.is_own(from));
+                let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.bound.ignored.contains(&ip));
                 if is_ignored {
                     continue;
                 }
                 if !self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
-                    self.hosts.refused();
+                    self.hosts.count_refused();
                     let what = "searches are ignored, because their host has exceeded its share";
-                    self.log.tell(Level::Warning, what, Some(from), None, now);
+                    self.log.write(Level::Warning, what, Some(from), None, now);
                     continue;
                 }
                 let mut serves = |name: &str| {
@@ -440,11 +445,11 @@ impl Door {
                     source.serves(name)
                 };
                 let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
-                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
-                    relay.hand_on(&mut buffer[..n], from, index);
+                if let (true, Some(relay)) = (is_unicast, &mut self.bound.relay) {
+                    relay.forward(&mut buffer[..n], from, index);
                 }
                 if let Some(flaw) = flaw {
-                    self.hosts.flawed();
+                    self.hosts.count_flawed();
                     let (what, name) = match &flaw {
                         DatagramFlaw::Cut => ("a datagram that ends within a message", None),
                         DatagramFlaw::Misaligned => {
@@ -452,7 +457,7 @@ impl Door {
                         }
                         DatagramFlaw::NoName(name) => ("a search for an invalid name", Some(name.as_str())),
                     };
-                    self.log.tell(Level::Warning, what, Some(from), name, now);
+                    self.log.write(Level::Warning, what, Some(from), name, now);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
@@ -469,14 +474,14 @@ impl Door {
 
     /// Forwards the replies of this host's other servers to the clients.
     fn relay_answers(&mut self, buffer: &mut [u8]) {
-        let Some(relay) = &self.edge.relay else { return };
+        let Some(relay) = &self.bound.relay else { return };
         let mut n_left = limit::TURN_SEARCH_BYTES;
         while n_left > 0 {
-            let Some((n, client, heard_by)) = relay.answer(buffer) else { return };
+            let Some((n, client, socket_index)) = relay.answer(buffer) else { return };
             n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
-            if let Some(answering) = self.edge.answering.get(heard_by) {
+            if let Some(search_sockets) = self.bound.search_sockets.get(socket_index) {
                 // A failure is like a lost datagram: the client searches again.
-                let _ = answering.socket.send_to(&buffer[..n], client);
+                let _ = search_sockets.socket.send_to(&buffer[..n], client);
             }
         }
         self.has_more = true;
@@ -487,12 +492,12 @@ impl Door {
             return;
         }
         // Names that are being resolved are used for the next beacon.
-        self.edge.beacon_places.look(now.monotonic, || {});
+        self.bound.beacon_addresses.refresh(now.monotonic, || {});
         for datagram in self.datagrams.drain(..) {
-            for to in self.edge.beacon_places.all() {
+            for to in self.bound.beacon_addresses.all() {
                 // The system knows which interface leads there: use the first socket that accepts the datagram.
                 let mut sockets =
-                    self.edge.answering.iter().enumerate().filter(|(index, from)| *index == from.replies_from);
+                    self.bound.search_sockets.iter().enumerate().filter(|(index, from)| *index == from.replies_from);
                 sockets.any(|(_, from)| from.socket.send_to(&datagram.bytes, to).is_ok());
             }
         }

@@ -20,26 +20,26 @@ pub(super) struct Relay {
     own: SocketAddr,
     others: SocketAddr,
     next: u32,
-    asked: Vec<Asked>,
+    forwarded: Vec<ForwardedSearch>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ForwardedSearch {
     /// The sequence numbers: ours, and the client's.
     number: u32,
     sequence: u32,
     client: SocketAddr,
     /// The index of the socket that received the search.
-    heard_by: usize,
+    socket_index: usize,
 }
 
 impl Relay {
     /// For servers that receive searches on this port.
     pub(super) fn new(port: u16) -> io::Result<Relay> {
-        let socket = socket::answering(Ipv4Addr::LOCALHOST, 0)?;
+        let socket = socket::shared_udp(Ipv4Addr::LOCALHOST, 0)?;
         let own = socket.local_addr()?;
         let others = SocketAddr::from((interfaces::LOOPBACK_BROADCAST, port));
-        Ok(Relay { socket, own, others, next: 0, asked: Vec::new() })
+        Ok(Relay { socket, own, others, next: 0, forwarded: Vec::new() })
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
@@ -52,15 +52,15 @@ impl Relay {
     }
 
     /// Forwards a unicast search. Searches from loopback are not forwarded: they may have been forwarded already.
-    pub(super) fn hand_on(&mut self, bytes: &mut [u8], client: SocketAddr, heard_by: usize) {
+    pub(super) fn forward(&mut self, bytes: &mut [u8], client: SocketAddr, socket_index: usize) {
         if client.ip().is_loopback() {
             return;
         }
         let Some(sequence) = search::renumber(bytes, self.next) else { return };
-        let asked = Asked { number: self.next, sequence, client, heard_by };
-        match self.asked.get_mut(self.next as usize % limit::RELAYED_SEARCHES) {
-            Some(place) => *place = asked,
-            None => self.asked.push(asked),
+        let search = ForwardedSearch { number: self.next, sequence, client, socket_index };
+        match self.forwarded.get_mut(self.next as usize % limit::RELAYED_SEARCHES) {
+            Some(place) => *place = search,
+            None => self.forwarded.push(search),
         }
         self.next = self.next.wrapping_add(1);
         // A failure is like a lost datagram: the client searches again.
@@ -73,10 +73,10 @@ impl Relay {
         loop {
             let (n, _) = self.socket.recv_from(buffer).ok()?;
             let number = search::sequence(&buffer[..n]);
-            let place = number.and_then(|number| self.asked.get(number as usize % limit::RELAYED_SEARCHES));
+            let place = number.and_then(|number| self.forwarded.get(number as usize % limit::RELAYED_SEARCHES));
             if let Some(asked) = place.filter(|asked| Some(asked.number) == number) {
                 search::renumber(&mut buffer[..n], asked.sequence);
-                return Some((n, asked.client, asked.heard_by));
+                return Some((n, asked.client, asked.socket_index));
             }
         }
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// The next datagram that another server of this host receives, and its sender.
-    fn heard(other: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    fn received(other: &UdpSocket) -> (Vec<u8>, SocketAddr) {
         other.set_nonblocking(false).unwrap();
         other.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut buffer = [0; 2048];
@@ -112,18 +112,18 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_search_of_another_host_is_asked_of_the_other_servers_and_their_answer_is_the_clients() {
-        let other = socket::answering(Ipv4Addr::UNSPECIFIED, 0).unwrap();
+    fn a_search_of_another_host_is_forwarded_to_the_other_servers_and_their_replies_to_the_client() {
+        let other = socket::shared_udp(Ipv4Addr::UNSPECIFIED, 0).unwrap();
         let mut relay = Relay::new(other.local_addr().unwrap().port()).unwrap();
         relay.socket().set_nonblocking(false).unwrap();
         relay.socket().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let client = |number: u8| SocketAddr::from(([192, 0, 2, number], 4000));
 
-        relay.hand_on(&mut search(71), SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)), 0);
-        relay.hand_on(&mut search(72), client(1), 3);
-        relay.hand_on(&mut search(73), client(2), 4);
-        let (first, from) = heard(&other);
-        let (second, _) = heard(&other);
+        relay.forward(&mut search(71), SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)), 0);
+        relay.forward(&mut search(72), client(1), 3);
+        relay.forward(&mut search(73), client(2), 4);
+        let (first, from) = received(&other);
+        let (second, _) = received(&other);
         let mut answer = Vec::new();
         Answer::Version { valid: 1, minor: 13, sequence: 999 }.encode(&mut answer);
         other.send_to(&answer, from).unwrap();
@@ -134,8 +134,8 @@ mod tests {
 
         let mut buffer = [0; 2048];
         let mut next = || {
-            let (n, to, heard_by) = relay.answer(&mut buffer).unwrap();
-            (search::sequence(&buffer[..n]), to, heard_by)
+            let (n, to, socket_index) = relay.answer(&mut buffer).unwrap();
+            (search::sequence(&buffer[..n]), to, socket_index)
         };
         assert_eq!(next(), (Some(73), client(2), 4));
         assert_eq!(next(), (Some(72), client(1), 3));
@@ -144,17 +144,17 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn an_answer_that_comes_after_many_other_searches_is_nobodys() {
-        let other = socket::answering(Ipv4Addr::UNSPECIFIED, 0).unwrap();
+    fn a_reply_after_many_other_searches_is_dropped() {
+        let other = socket::shared_udp(Ipv4Addr::UNSPECIFIED, 0).unwrap();
         let mut relay = Relay::new(other.local_addr().unwrap().port()).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 4000));
 
-        (0..=limit::RELAYED_SEARCHES as u32).for_each(|sequence| relay.hand_on(&mut search(sequence), client, 0));
-        let (first, from) = heard(&other);
+        (0..=limit::RELAYED_SEARCHES as u32).for_each(|sequence| relay.forward(&mut search(sequence), client, 0));
+        let (first, from) = received(&other);
         assert_eq!(search::sequence(&first), Some(0));
         other.send_to(&first, from).unwrap();
 
-        assert_eq!(relay.asked.len(), limit::RELAYED_SEARCHES);
+        assert_eq!(relay.forwarded.len(), limit::RELAYED_SEARCHES);
         assert!(relay.answer(&mut [0; 2048]).is_none());
     }
 }

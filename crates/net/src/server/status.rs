@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_with_what_it_keeps_waiting() {
+    fn the_status_of_a_client_includes_what_waits_for_it() {
         let text = json(&[client("o\"per\n")], &Totals::default());
 
         let expected = "\"list\":[{\"address\":\"10.0.0.2:4000\",\"user\":\"o\\\"per\\u000a\",\"host\":\"desk\",\

@@ -3,21 +3,21 @@
 use std::sync::mpsc::{self, Receiver};
 
 use fodo_net::Server;
-use fodo_net::log::{Level, Line, Log};
+use fodo_net::log::{Level, Log, LogLine};
 
 use crate::PATIENCE;
 use crate::cell::{Cell, Table, quiet};
 use crate::raw::{Raw, create, echo};
 
 /// A server of one PV, and its log.
-fn serve_logged(level: Level) -> (Server, Receiver<Line>) {
+fn serve_logged(level: Level) -> (Server, Receiver<LogLine>) {
     let (sender, lines) = mpsc::channel();
     let log = Log::new(level, move |line| drop(sender.send(line.clone())));
     (Server::start_with_log(quiet(), Table::of([("x", Cell::new(1.5))]), log).unwrap(), lines)
 }
 
 /// The next line that contains this word.
-fn line(lines: &Receiver<Line>, word: &str) -> Line {
+fn line(lines: &Receiver<LogLine>, word: &str) -> LogLine {
     loop {
         let line = lines.recv_timeout(PATIENCE).unwrap();
         if line.what.contains(word) {

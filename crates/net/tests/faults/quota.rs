@@ -9,7 +9,7 @@ use fodo_ca::eca::Eca;
 use fodo_ca::limit;
 use fodo_ca::message::{Answer, Request};
 use fodo_ca::{Cid, Ioid, Sid};
-use fodo_net::log::{Level, Line, Log};
+use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Rights, Server, ServerConfig, Source};
 
 use socket2::{Domain, Socket, Type};
@@ -20,7 +20,7 @@ use crate::raw::{self, Raw, bare, create, echo, read, subscribe, with};
 use crate::server::searches;
 
 /// A server with these quotas and a status, and its log.
-fn serve_within(quotas: Quotas, source: Arc<dyn Source>) -> (Server, Receiver<Line>) {
+fn serve_within(quotas: Quotas, source: Arc<dyn Source>) -> (Server, Receiver<LogLine>) {
     let (sender, lines) = mpsc::channel();
     let log = Log::new(Level::Warning, move |line| drop(sender.send(line.clone())));
     let config = ServerConfig { quotas, status_prefix: Some("s".to_owned()), ..quiet() };
@@ -331,7 +331,7 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
         }
     }
 
-    let later: Vec<Line> = lines.try_iter().collect();
+    let later: Vec<LogLine> = lines.try_iter().collect();
     assert!(later.len() <= 1, "one per cause, not one per client: {later:?}");
 }
 

@@ -46,8 +46,8 @@ impl Circuit {
             }
             return;
         };
-        if self.puts.len() >= limit::PUTS || !self.share.has_room() {
-            self.share.refused();
+        if self.puts.len() >= limit::PUTS || !self.quota.may_queue() {
+            self.quota.count_refused();
             return self.machine.write_done(sid, dbr, count, Some(ioid), Err(Eca::ALLOCMEM));
         }
         let completion = Completion::new(self.inbox.clone(), self.key);
@@ -60,7 +60,7 @@ impl Circuit {
     }
 
     /// Drops the puts of a channel, or all puts.
-    pub(super) fn give_up_puts(&mut self, of: Option<Sid>) {
+    pub(super) fn cancel_puts(&mut self, of: Option<Sid>) {
         let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
         let mut ended: Vec<(u64, Put)> = ended.collect();
         // In order, so that the source finds the one that waits first at once.
@@ -78,11 +78,11 @@ impl Circuit {
         let (level, what) = match why {
             DroppedPut::NoAccess => (Level::Debug, "a put is refused, because the client has no write access"),
             DroppedPut::NoRoom => {
-                self.share.refused();
+                self.quota.count_refused();
                 (Level::Warning, "a put is refused, because the clients of its host use too much memory")
             }
         };
-        self.log.tell(level, what, Some(self.peer.address), None, now);
+        self.log.write(level, what, Some(self.peer.address), None, now);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::limit;
 
 /// Progress of checking access rights after they may have changed; the comment of each says what it waits for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Checking {
+pub(super) enum RightsCheck {
     /// For nothing: the rights are known.
     Done,
     /// For a turn, to check the channels from this index on.
@@ -36,65 +36,67 @@ pub(super) struct Denied {
 impl Circuit {
     /// Access rights may have changed: the next turns of this circuit check them before any request is answered.
     pub(in super::super) fn check_rights(&mut self) {
-        self.checking = Checking::Channels(0);
+        self.rights_check = RightsCheck::Channels(0);
     }
 
     /// Whether the rights of the channels are known, as requests require.
     pub(super) fn knows_rights(&self) -> bool {
-        !matches!(self.checking, Checking::Channels(_))
+        !matches!(self.rights_check, RightsCheck::Channels(_))
     }
 
     /// Checks channels and reports changes, as many per turn as allowed; none while the reply buffer is full.
     pub(super) fn check_channels(&mut self) {
-        let Checking::Channels(first) = self.checking else { return };
+        let RightsCheck::Channels(first) = self.rights_check else { return };
         let end = self.channels.len().min(first + limit::CHECKS);
         for index in first..end {
             let Some(Channel { pv, allowed }) = self.channels.get_mut(index).and_then(Option::as_mut) else { continue };
             let before = std::mem::replace(allowed, pv.rights(&self.peer));
             let is_read_only = pv.facts().is_read_only;
-            let (before, now) = (told(is_read_only, before), told(is_read_only, *allowed));
+            let (before, now) = (reported_rights(is_read_only, before), reported_rights(is_read_only, *allowed));
             if before != now {
                 self.machine.rights_changed(Sid(index as u32), now);
             }
         }
-        self.checking = if end == self.channels.len() { Checking::Answers } else { Checking::Channels(end) };
+        self.rights_check = if end == self.channels.len() { RightsCheck::Answers } else { RightsCheck::Channels(end) };
     }
 
     /// Denies and restores subscriptions, once all earlier requests are answered.
     pub(super) fn check_subscriptions(&mut self) {
-        if self.checking == Checking::Answers && self.asked.is_empty() {
-            self.checking = Checking::Subscriptions(self.turned());
+        if self.rights_check == RightsCheck::Answers && self.queued_requests.is_empty() {
+            self.rights_check = RightsCheck::Subscriptions(self.changed_subscriptions());
         }
         for _ in 0..limit::CHECKS {
             if !self.may_answer() {
                 return;
             }
-            let Checking::Subscriptions(turned) = &mut self.checking else { return };
-            let Some(id) = turned.pop() else {
-                self.checking = Checking::Done;
+            let RightsCheck::Subscriptions(changed) = &mut self.rights_check else { return };
+            let Some(id) = changed.pop() else {
+                self.rights_check = RightsCheck::Done;
                 return;
             };
             match self.denied.remove(&id) {
                 Some(Denied { sid, dbr, count, mask }) => self.subscribe(sid, dbr, count, mask, id),
-                None => self.take_away(id),
+                None => self.deny_running(id),
             }
         }
     }
 
     /// The subscriptions whose read access has changed; the newest first.
-    fn turned(&self) -> Vec<SubscriptionId> {
+    fn changed_subscriptions(&self) -> Vec<SubscriptionId> {
         let may_read = |sid: Sid| self.channel(sid).is_some_and(|channel| channel.allowed.read);
-        let denied =
-            self.places.iter().filter(|&(_, &(watch, slot))| !may_read(self.watches[watch].subscriptions[slot].sid));
+        let denied = self
+            .subscription_slots
+            .iter()
+            .filter(|&(_, &(watch, slot))| !may_read(self.watches[watch].subscriptions[slot].sid));
         let revived = self.denied.iter().filter(|(_, denied)| may_read(denied.sid));
-        let mut turned: Vec<SubscriptionId> = denied.map(|(id, _)| *id).chain(revived.map(|(id, _)| *id)).collect();
-        turned.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
-        turned
+        let mut changed: Vec<SubscriptionId> = denied.map(|(id, _)| *id).chain(revived.map(|(id, _)| *id)).collect();
+        changed.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
+        changed
     }
 
     /// Turns a running subscription into a denied one. Its unsent updates are dropped.
-    fn take_away(&mut self, id: SubscriptionId) {
-        let Some(&(watch, slot)) = self.places.get(&id) else { return };
+    fn deny_running(&mut self, id: SubscriptionId) {
+        let Some(&(watch, slot)) = self.subscription_slots.get(&id) else { return };
         let subscription = &self.watches[watch].subscriptions[slot];
         let (sid, dbr, count) = (subscription.sid, subscription.dbr, subscription.count);
         let mask = subscription.cursor.mask();
@@ -119,7 +121,7 @@ impl Circuit {
 }
 
 /// The rights that are reported to a client: its own, without writing if no client may write the PV.
-pub(super) fn told(is_read_only: bool, allowed: Rights) -> Rights {
+pub(super) fn reported_rights(is_read_only: bool, allowed: Rights) -> Rights {
     Rights { write: allowed.write && !is_read_only, ..allowed }
 }
 
@@ -128,14 +130,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_told_the_rights_that_it_has_less_what_nobody_may_do() {
+    fn the_reported_rights_exclude_writing_if_the_pv_is_read_only() {
         for (is_read_only, read, write, expected) in [
             (false, true, true, (true, true)),
             (false, false, true, (false, true)),
             (true, true, true, (true, false)),
             (true, false, false, (false, false)),
         ] {
-            let Rights { read, write } = told(is_read_only, Rights { read, write });
+            let Rights { read, write } = reported_rights(is_read_only, Rights { read, write });
             assert_eq!((read, write), expected);
         }
     }

@@ -123,7 +123,19 @@ impl MetaAndClass {
     }
 }
 
+/// The current reading, with what `dbr` needs.
+pub(super) fn current(pv: &dyn Pv, dbr: DbrType) -> Reading {
+    if dbr == DbrType::CLASS_NAME {
+        return Reading::bare(Value::from(class_name(pv)));
+    }
+    let mut reading = pv.read();
+    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
+        reading.meta = Some(pv.meta());
+    }
+    reading
+}
+
 /// The reply to `DBR_CLASS_NAME`.
-pub(super) fn class_name(pv: &dyn Pv) -> &'static str {
+fn class_name(pv: &dyn Pv) -> &'static str {
     pv.channel_access().map_or("pv", ChannelAccessPv::class_name)
 }

@@ -9,7 +9,7 @@ use crate::log::Level;
 
 /// Until when a circuit may stay without a channel.
 #[derive(Clone, Copy)]
-pub(super) enum Unused {
+pub(super) enum IdleDeadline {
     /// Its client has sent no request so far, and no identity.
     Silent(Instant),
     /// Its client has sent a request or its identity.
@@ -18,29 +18,31 @@ pub(super) enum Unused {
 
 impl Circuit {
     /// Restarts the full time that a circuit may stay without a channel.
-    pub(super) fn asked_for_something(&mut self, now: Now) {
-        self.unused_until = Unused::Known(now.monotonic + self.share.quotas().unused_client);
+    pub(super) fn restart_idle_time(&mut self, now: Now) {
+        self.idle_deadline = IdleDeadline::Known(now.monotonic + self.quota.limits().unused_client);
     }
 
     /// Until when the circuit may stay open in its current state; `None` while it has a channel.
-    pub(super) fn unused_until(&self) -> Option<Instant> {
-        let (Unused::Silent(at) | Unused::Known(at)) = self.unused_until;
+    pub(super) fn idle_deadline(&self) -> Option<Instant> {
+        let (IdleDeadline::Silent(at) | IdleDeadline::Known(at)) = self.idle_deadline;
         (self.n_channels == 0).then_some(at)
     }
 
     /// Whether to close the circuit because it has no channel; if so, counts and logs it.
-    pub(super) fn is_unused_for_too_long(&self, now: Now) -> bool {
-        if self.unused_until().is_none_or(|until| now.monotonic < until) {
+    pub(super) fn is_idle_for_too_long(&self, now: Now) -> bool {
+        if self.idle_deadline().is_none_or(|until| now.monotonic < until) {
             return false;
         }
-        let (level, what) = match self.unused_until {
-            Unused::Silent(_) => {
+        let (level, what) = match self.idle_deadline {
+            IdleDeadline::Silent(_) => {
                 (Level::Warning, "a client is closed, because it has sent no request since it connected")
             }
-            Unused::Known(_) => (Level::Info, "a client is closed, because it has had no channel for a long time"),
+            IdleDeadline::Known(_) => {
+                (Level::Info, "a client is closed, because it has had no channel for a long time")
+            }
         };
-        self.log.tell(level, what, Some(self.peer.address), None, now);
-        self.share.evicted();
+        self.log.write(level, what, Some(self.peer.address), None, now);
+        self.quota.count_evicted();
         true
     }
 }

@@ -10,46 +10,46 @@ pub use fodo_ca::traffic::{ClientTraffic, NameState, NameTraffic, SearchMonitor,
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
-use crate::places::{Automatic, Places};
 use crate::repeater::Repeater;
 use crate::{clock, interfaces, limit, socket};
 
-/// A passive observer of the network with its own sockets. It works on the thread that calls [`Bystander::run`].
+/// A passive observer of the network with its own sockets. It works on the thread that calls [`TrafficMonitor::run`].
 #[derive(Debug)]
-pub struct Bystander {
+pub struct TrafficMonitor {
     poll: Poll,
-    asking: UdpSocket,
-    hearing: Vec<UdpSocket>,
-    places: Places,
+    search_socket: UdpSocket,
+    sockets: Vec<UdpSocket>,
+    addresses: AddressList,
     traffic: SearchMonitor,
     datagrams: Vec<Datagram>,
-    registration: Option<Registration>,
+    registration: Option<RegistrationTimer>,
 }
 
 /// The registration with the host's repeater, which forwards beacons; renewed periodically.
 #[derive(Debug)]
-struct Registration {
+struct RegistrationTimer {
     port: u16,
     at: Instant,
     /// Present if the host had no repeater, so that this process became the repeater.
     _repeater: Option<Repeater>,
 }
 
-impl Bystander {
+impl TrafficMonitor {
     /// Creates an observer that only searches, at the addresses where a client with this configuration would search by
     /// UDP.
-    pub fn asking(config: &ClientConfig) -> io::Result<Bystander> {
+    pub fn searching(config: &ClientConfig) -> io::Result<TrafficMonitor> {
         let poll = Poll::new()?;
-        let asking = socket::searching(config.multicast_ttl)?;
-        poll.registry().register(&mut SourceFd(&asking.as_raw_fd()), Token(0), Interest::READABLE)?;
-        let automatic = config.interface_search_port.map_or(Automatic::No, Automatic::All);
+        let search_socket = socket::search_udp(config.multicast_ttl)?;
+        poll.registry().register(&mut SourceFd(&search_socket.as_raw_fd()), Token(0), Interest::READABLE)?;
+        let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
         let addresses = interfaces::with_all_servers_here(&config.search_addresses);
-        Ok(Bystander {
+        Ok(TrafficMonitor {
             poll,
-            asking,
-            hearing: Vec::new(),
-            places: Places::new(&addresses, &config.search_hosts, automatic, Instant::now()),
+            search_socket,
+            sockets: Vec::new(),
+            addresses: AddressList::new(&addresses, &config.search_hosts, automatic, Instant::now()),
             traffic: SearchMonitor::new(u64::from(std::process::id())),
             datagrams: Vec::new(),
             registration: None,
@@ -60,8 +60,8 @@ impl Bystander {
     ///
     /// A unicast datagram reaches only one program of a host, so it is received only while no server of this host uses
     /// the port; broadcasts and multicasts reach all programs. Fails if no port can be shared.
-    pub fn hearing(config: &ClientConfig) -> io::Result<Bystander> {
-        let mut bystander = Bystander::asking(config)?;
+    pub fn listening(config: &ClientConfig) -> io::Result<TrafficMonitor> {
+        let mut monitor = TrafficMonitor::searching(config)?;
         let listed = config.search_addresses.iter().map(SocketAddr::port);
         let mut ports: Vec<u16> = listed
             .chain(config.search_hosts.iter().map(|host| host.port))
@@ -70,37 +70,37 @@ impl Bystander {
         ports.sort_unstable();
         ports.dedup();
         for port in ports {
-            bystander.hearing.extend(hearing_at(port)?);
+            monitor.sockets.extend(listening_sockets(port)?);
         }
         let groups = config.search_addresses.iter().filter_map(|address| match address {
             SocketAddr::V4(address) if address.ip().is_multicast() => Some(*address),
             _ => None,
         });
         for group in groups {
-            bystander.hearing.push(socket::member(*group.ip(), &interfaces::own_addresses(), group.port())?);
+            monitor.sockets.push(socket::multicast_udp(*group.ip(), &interfaces::own_addresses(), group.port())?);
         }
-        if bystander.hearing.is_empty() {
+        if monitor.sockets.is_empty() {
             let reason = "no search addresses: EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        for (index, socket) in bystander.hearing.iter().enumerate() {
+        for (index, socket) in monitor.sockets.iter().enumerate() {
             let token = Token(index + 1);
-            bystander.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
+            monitor.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
         }
-        bystander.registration = config.repeater_port.map(|port| {
+        monitor.registration = config.repeater_port.map(|port| {
             // If this process cannot be the repeater, another program is.
-            Registration { port, at: Instant::now(), _repeater: Repeater::start(port).ok() }
+            RegistrationTimer { port, at: Instant::now(), _repeater: Repeater::start(port).ok() }
         });
-        Ok(bystander)
+        Ok(monitor)
     }
 
     /// The addresses on which searches are received.
-    pub fn heard_at(&self) -> Vec<SocketAddr> {
-        self.hearing.iter().filter_map(|socket| socket.local_addr().ok()).collect()
+    pub fn listening_on(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
     }
 
-    /// Searches for a name like a client; no datagram is sent before [`Bystander::run`].
-    pub fn ask(&mut self, name: &str) {
+    /// Searches for a name like a client; no datagram is sent before [`TrafficMonitor::run`].
+    pub fn search(&mut self, name: &str) {
         self.traffic.ask(name, clock::now());
     }
 
@@ -111,7 +111,7 @@ impl Bystander {
 
     /// Host names in the address lists that cannot be resolved, each reported once.
     pub fn take_unresolved(&mut self) -> Vec<String> {
-        self.places.take_unresolved()
+        self.addresses.take_unresolved()
     }
 
     /// Receives and searches until `duration` has passed, or until `is_enough` returns true after a turn.
@@ -126,7 +126,7 @@ impl Bystander {
                 return Ok(());
             }
             let registers_at = self.registration.as_ref().map(|registration| registration.at);
-            let due = [self.traffic.deadline(), self.places.deadline(), registers_at];
+            let due = [self.traffic.deadline(), self.addresses.deadline(), registers_at];
             let next = due.into_iter().flatten().fold(end, Instant::min);
             let wait = if has_more { Duration::ZERO } else { next.saturating_duration_since(now) };
             match self.poll.poll(&mut events, Some(wait)) {
@@ -138,29 +138,31 @@ impl Bystander {
 
     fn tick(&mut self) {
         let now = clock::now();
-        self.places.look(now.monotonic, || {});
+        self.addresses.refresh(now.monotonic, || {});
         self.traffic.tick(now, &mut self.datagrams);
         for datagram in self.datagrams.drain(..) {
-            for to in self.places.all() {
+            for to in self.addresses.all() {
                 // A failure is like a lost datagram: the search is repeated.
-                let _ = self.asking.send_to(&datagram.bytes, to);
+                let _ = self.search_socket.send_to(&datagram.bytes, to);
             }
         }
         if let Some(registration) = &mut self.registration
             && registration.at <= now.monotonic
         {
             // As above.
-            let _ = self.asking.send_to(&fodo_ca::repeater::registration(), (Ipv4Addr::LOCALHOST, registration.port));
-            registration.at = now.monotonic + limit::PLACES_LOOK;
+            let _ = self
+                .search_socket
+                .send_to(&fodo_ca::repeater::registration(), (Ipv4Addr::LOCALHOST, registration.port));
+            registration.at = now.monotonic + limit::ADDRESS_REFRESH;
         }
     }
 
     /// Handles waiting datagrams; returns true if there are more.
     fn receive(&mut self) -> bool {
-        let own_port = self.asking.local_addr().map_or(0, |address| address.port());
+        let own_port = self.search_socket.local_addr().map_or(0, |address| address.port());
         let mut buffer = [0; 8192];
         let mut has_more = false;
-        for (index, socket) in std::iter::once(&self.asking).chain(&self.hearing).enumerate() {
+        for (index, socket) in std::iter::once(&self.search_socket).chain(&self.sockets).enumerate() {
             let mut n_taken = 0;
             while let Ok((n, from)) = socket.recv_from(&mut buffer) {
                 let from = one_address(from);
@@ -191,9 +193,9 @@ fn one_address(from: SocketAddr) -> SocketAddr {
 
 /// Sockets that receive datagrams to a port: all of them, or only broadcasts if a server of this host uses the port,
 /// since otherwise its searches would be delivered here.
-fn hearing_at(port: u16) -> io::Result<Vec<UdpSocket>> {
+fn listening_sockets(port: u16) -> io::Result<Vec<UdpSocket>> {
     if !socket::is_taken(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))) {
-        return Ok(vec![socket::answering(Ipv4Addr::UNSPECIFIED, port)?]);
+        return Ok(vec![socket::shared_udp(Ipv4Addr::UNSPECIFIED, port)?]);
     }
     let mut broadcasts: Vec<Ipv4Addr> =
         interfaces::own_addresses().into_iter().filter_map(interfaces::broadcast_of).collect();
@@ -201,7 +203,7 @@ fn hearing_at(port: u16) -> io::Result<Vec<UdpSocket>> {
     broadcasts.sort_unstable();
     broadcasts.dedup();
     let bound: Vec<io::Result<UdpSocket>> =
-        broadcasts.into_iter().map(|broadcast| socket::answering(broadcast, port)).collect();
+        broadcasts.into_iter().map(|broadcast| socket::shared_udp(broadcast, port)).collect();
     if bound.iter().all(Result::is_err) {
         // All have the same cause: another program uses the port exclusively.
         let told = |error: io::Error| io::Error::new(error.kind(), format!("UDP port {port}: {error}"));
