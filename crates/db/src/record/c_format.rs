@@ -2,7 +2,7 @@
 
 /// The flags, width and precision between `%` and the conversion letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Directive {
+pub(crate) struct FormatSpec {
     pub(crate) is_left: bool,
     pub(crate) has_plus: bool,
     pub(crate) has_blank: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Directive {
     pub(crate) precision: Option<usize>,
 }
 
-impl Directive {
+impl FormatSpec {
     /// `%d`
     pub(crate) fn signed(&self, number: i64) -> String {
         let digits = self.at_least(number.unsigned_abs().to_string(), number == 0);
@@ -47,10 +47,11 @@ impl Directive {
         self.padded(self.sign(number.is_sign_negative() && !number.is_nan()), text, number.is_finite())
     }
 
-    /// `%s`
-    pub(crate) fn text(&self, text: &str) -> String {
-        let cut = self.precision.map_or(text, |most| text.get(..most).unwrap_or(text));
-        self.padded("", cut.into(), false)
+    /// `%s` and `%c`. Width and precision count bytes, as in C.
+    pub(crate) fn text(&self, text: &[u8]) -> Vec<u8> {
+        let text = self.precision.and_then(|precision| text.get(..precision)).unwrap_or(text);
+        let blanks = vec![b' '; self.width.saturating_sub(text.len())];
+        if self.is_left { [text, &blanks].concat() } else { [&blanks, text].concat() }
     }
 
     fn sign(&self, is_negative: bool) -> &'static str {
@@ -105,7 +106,7 @@ impl Directive {
     }
 
     fn padded(&self, prefix: &str, text: String, may_have_zeros: bool) -> String {
-        let missing = self.width.saturating_sub(prefix.len() + text.chars().count());
+        let missing = self.width.saturating_sub(prefix.len() + text.len());
         if self.is_left {
             return format!("{prefix}{text}{}", " ".repeat(missing));
         }
@@ -122,9 +123,9 @@ mod tests {
 
     #[test]
     fn numbers_are_printed_as_c_prints_them() {
-        let plain = Directive::default();
-        let wide = Directive { width: 8, precision: Some(2), ..plain };
-        let zeros = Directive { width: 6, has_zeros: true, ..plain };
+        let plain = FormatSpec::default();
+        let wide = FormatSpec { width: 8, precision: Some(2), ..plain };
+        let zeros = FormatSpec { width: 6, has_zeros: true, ..plain };
 
         assert_eq!(wide.real(-2.71459, 'f'), "   -2.71");
         assert_eq!(plain.real(0.0001, 'g'), "0.0001");
@@ -134,8 +135,8 @@ mod tests {
         assert_eq!(plain.real(1.5, 'E'), "1.500000E+00");
         assert_eq!(zeros.signed(-42), "-00042");
         assert_eq!(zeros.real(f64::INFINITY, 'f'), "   inf");
-        assert_eq!(Directive { is_alternate: true, ..plain }.unsigned(255, 'x'), "0xff");
-        assert_eq!(Directive { is_left: true, width: 5, ..plain }.text("ab"), "ab   ");
-        assert_eq!(Directive { precision: Some(3), ..plain }.signed(7), "007");
+        assert_eq!(FormatSpec { is_alternate: true, ..plain }.unsigned(255, 'x'), "0xff");
+        assert_eq!(FormatSpec { is_left: true, width: 5, ..plain }.text(b"ab"), b"ab   ");
+        assert_eq!(FormatSpec { precision: Some(3), ..plain }.signed(7), "007");
     }
 }

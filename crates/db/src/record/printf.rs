@@ -7,7 +7,7 @@ use crate::field::{names, record_fields};
 use crate::link::Constant;
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
-use crate::record::c_format::Directive;
+use crate::record::c_format::FormatSpec;
 use crate::record::device::{Device, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
 use crate::record::{CHANGED, Record, record_type};
@@ -58,7 +58,7 @@ impl Record for Printf {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if !step.is_completion {
             let format = step.lock().format.clone();
-            let text = Text::from(written(step, &format.to_str()));
+            let text = Text::from_bytes(&formatted(step, format.as_bytes()));
             let printf = step.lock();
             printf.value = fitting(&text, printf.size.into());
             printf.length = length(&printf.value);
@@ -112,108 +112,108 @@ enum Size {
     LongLong,
 }
 
-/// Formats the inputs.
-fn written(step: &mut Step<'_, '_, Printf>, format: &str) -> String {
-    let mut arguments = Arguments { step, n_taken: 0 };
-    let mut out = String::new();
+/// Formats the inputs. All texts are bytes, as in C, whatever their encoding.
+fn formatted(step: &mut Step<'_, '_, Printf>, format: &[u8]) -> Vec<u8> {
+    let mut inputs = RemainingInputs { step, n_taken: 0 };
+    let mut out = Vec::new();
     let mut rest = format;
-    while let Some((plain, tail)) = rest.split_once('%') {
-        out.push_str(plain);
-        let Some(parsed) = Parsed::read(tail, &mut arguments) else { return out };
-        match parsed.shown(&mut arguments) {
-            Shown::Text(text) => out.push_str(&text),
-            Shown::NoValue => out.push_str(&arguments.step.lock().invalid_text.to_str()),
-            Shown::NoDirective => {
-                out.push('%');
-                out.push_str(tail.get(..tail.len() - parsed.rest.len()).unwrap_or_default());
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let (plain, conversion) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some(parsed) = Conversion::read(conversion, &mut inputs) else { return out };
+        match parsed.formatted(&mut inputs) {
+            Formatted::Text(text) => out.extend(text),
+            Formatted::NoValue => out.extend_from_slice(inputs.step.lock().invalid_text.as_bytes()),
+            Formatted::UnknownLetter => {
+                out.extend_from_slice(&conversion[..conversion.len() - parsed.rest.len()]);
             }
         }
         rest = parsed.rest;
     }
-    out.push_str(rest);
+    out.extend_from_slice(rest);
     out
 }
 
 /// The output of one conversion.
-enum Shown {
-    Text(String),
+enum Formatted {
+    Text(Vec<u8>),
     /// No input is left, or the input cannot be read.
     NoValue,
     /// The conversion letter is unknown.
-    NoDirective,
+    UnknownLetter,
 }
 
 /// A parsed conversion, and the format after it.
-struct Parsed<'a> {
-    directive: Directive,
+struct Conversion<'a> {
+    spec: FormatSpec,
     size: Size,
-    letter: char,
+    letter: u8,
     /// An input that specifies a width or precision could not be read.
     is_broken: bool,
-    rest: &'a str,
+    rest: &'a [u8],
 }
 
-impl<'a> Parsed<'a> {
-    /// Parses what follows a `%`; `None` if the format ends inside the conversion.
-    fn read(text: &'a str, arguments: &mut Arguments) -> Option<Parsed<'a>> {
-        let mut directive = Directive::default();
+impl<'a> Conversion<'a> {
+    /// Parses what starts with `%`; `None` if the format ends inside the conversion.
+    fn read(text: &'a [u8], inputs: &mut RemainingInputs) -> Option<Conversion<'a>> {
+        let mut spec = FormatSpec::default();
         let mut size = Size::default();
         let mut is_broken = false;
-        let mut characters = text.char_indices();
+        let (_percent, mut rest) = text.split_first()?;
         loop {
-            let (at, letter) = characters.next()?;
+            let (&letter, tail) = rest.split_first()?;
+            rest = tail;
             match letter {
-                '+' => directive.has_plus = true,
-                ' ' => directive.has_blank = true,
-                '#' => directive.is_alternate = true,
-                '-' => directive.is_left = true,
-                '.' => directive.precision = Some(0),
-                '0' if directive.width == 0 && directive.precision.is_none() => directive.has_zeros = true,
-                '0'..='9' => {
-                    let place = directive.precision.as_mut().unwrap_or(&mut directive.width);
-                    *place = place.saturating_mul(10).saturating_add(letter as usize - '0' as usize);
+                b'+' => spec.has_plus = true,
+                b' ' => spec.has_blank = true,
+                b'#' => spec.is_alternate = true,
+                b'-' => spec.is_left = true,
+                b'.' => spec.precision = Some(0),
+                b'0' if spec.width == 0 && spec.precision.is_none() => spec.has_zeros = true,
+                b'0'..=b'9' => {
+                    let place = spec.precision.as_mut().unwrap_or(&mut spec.width);
+                    *place = place.saturating_mul(10).saturating_add(usize::from(letter - b'0'));
                 }
-                '*' => match arguments.next::<i64>(Kind::I16) {
+                b'*' => match inputs.next::<i64>(Kind::I16) {
                     None => is_broken = true,
-                    Some(number) if directive.precision.is_some() => directive.precision = usize::try_from(number).ok(),
+                    Some(number) if spec.precision.is_some() => spec.precision = usize::try_from(number).ok(),
                     Some(number) => {
-                        directive.is_left |= number < 0;
-                        directive.width = number.unsigned_abs() as usize;
+                        spec.is_left |= number < 0;
+                        spec.width = number.unsigned_abs() as usize;
                     }
                 },
-                'h' => size = if size == Size::Short { Size::Char } else { Size::Short },
-                'l' => size = if size == Size::Long { Size::LongLong } else { Size::Long },
+                b'h' => size = if size == Size::Short { Size::Char } else { Size::Short },
+                b'l' => size = if size == Size::Long { Size::LongLong } else { Size::Long },
                 letter => {
-                    let rest = text.get(at + letter.len_utf8()..).unwrap_or_default();
                     // Wider output is truncated at the longest possible VAL anyway.
-                    directive.width = directive.width.min(u16::MAX.into());
-                    directive.precision = directive.precision.map(|precision| precision.min(u16::MAX.into()));
-                    return Some(Parsed { directive, size, letter, is_broken, rest });
+                    spec.width = spec.width.min(u16::MAX.into());
+                    spec.precision = spec.precision.map(|precision| precision.min(u16::MAX.into()));
+                    return Some(Conversion { spec, size, letter, is_broken, rest });
                 }
             }
         }
     }
 
-    fn shown(&self, arguments: &mut Arguments) -> Shown {
+    fn formatted(&self, inputs: &mut RemainingInputs) -> Formatted {
         if self.is_broken {
-            return Shown::NoValue;
+            return Formatted::NoValue;
         }
-        let directive = &self.directive;
+        let spec = &self.spec;
         let text = match self.letter {
-            '%' => Some("%".into()),
-            'c' => arguments.next::<i64>(Kind::I8).map(|code| directive.text(&char::from(code as u8).to_string())),
-            'd' | 'i' => arguments.next(self.kind(true)).map(|number| directive.signed(number)),
-            'o' | 'u' | 'x' | 'X' => arguments
+            b'%' => Some(b"%".to_vec()),
+            b'c' => inputs.next::<i64>(Kind::I8).map(|code| spec.text(&[code as u8])),
+            b'd' | b'i' => inputs.next(self.kind(true)).map(|number| spec.signed(number).into_bytes()),
+            b'o' | b'u' | b'x' | b'X' => inputs
                 .next(self.kind(false))
-                .map(|number: i64| directive.unsigned(number.cast_unsigned(), self.letter)),
-            'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
+                .map(|number: i64| spec.unsigned(number.cast_unsigned(), self.letter.into()).into_bytes()),
+            b'e' | b'E' | b'f' | b'F' | b'g' | b'G' => {
                 let kind = if self.size == Size::Short { Kind::F32 } else { Kind::F64 };
-                arguments.next(kind).map(|number: f64| directive.real(number, self.letter))
+                inputs.next(kind).map(|number: f64| spec.real(number, self.letter.into()).into_bytes())
             }
-            's' => arguments.text(self.size == Size::Long).map(|text| directive.text(&text)),
-            _ => return Shown::NoDirective,
+            b's' => inputs.text(self.size == Size::Long).map(|text| spec.text(text.as_bytes())),
+            _ => return Formatted::UnknownLetter,
         };
-        text.map_or(Shown::NoValue, Shown::Text)
+        text.map_or(Formatted::NoValue, Formatted::Text)
     }
 
     /// The kind of an integer conversion.
@@ -232,17 +232,17 @@ impl<'a> Parsed<'a> {
 }
 
 /// The inputs, taken one after another.
-struct Arguments<'s, 't, 'a> {
+struct RemainingInputs<'s, 't, 'a> {
     step: &'s mut Step<'t, 'a, Printf>,
     n_taken: usize,
 }
 
 /// A number that an element can be converted to.
-trait Number: Sized {
+trait FromScalar: Sized {
     fn of(scalar: &Scalar) -> Option<Self>;
 }
 
-impl Number for i64 {
+impl FromScalar for i64 {
     /// Reinterprets the bits of an unsigned 64-bit integer.
     fn of(scalar: &Scalar) -> Option<i64> {
         match scalar {
@@ -259,14 +259,14 @@ impl Number for i64 {
     }
 }
 
-impl Number for f64 {
+impl FromScalar for f64 {
     fn of(scalar: &Scalar) -> Option<f64> {
         scalar.to_f64().ok()
     }
 }
 
-impl Arguments<'_, '_, '_> {
-    fn next<T: Number>(&mut self, kind: Kind) -> Option<T> {
+impl RemainingInputs<'_, '_, '_> {
+    fn next<T: FromScalar>(&mut self, kind: Kind) -> Option<T> {
         self.element(kind).as_ref().and_then(T::of)
     }
 
@@ -287,16 +287,16 @@ impl Arguments<'_, '_, '_> {
     }
 
     /// Takes the next input as a text; if `is_long`, reads arrays of characters completely.
-    fn text(&mut self, is_long: bool) -> Option<String> {
+    fn text(&mut self, is_long: bool) -> Option<Text> {
         let index = self.n_taken;
         let name = *INPUTS.get(index)?;
         if is_long && matches!(self.step.kind_at(|printf| &printf.inputs[index]), Some(Kind::I8 | Kind::U8)) {
             self.n_taken += 1;
             let fetched = self.step.fetch_array(name, |printf| &printf.inputs[index], Kind::U8);
-            return Some(fetched.ok()??.long_text()?.to_str().into_owned());
+            return fetched.ok()??.long_text();
         }
         match self.element(Kind::Text)? {
-            Scalar::Text(text) => Some(text.to_str().into_owned()),
+            Scalar::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -328,5 +328,29 @@ fn converted(constant: &Scalar, kind: Kind) -> Option<Scalar> {
         Kind::U32 => unsigned!(U32, u32, i32),
         Kind::U64 => Some(Scalar::U64(number.cast_unsigned())),
         kind => constant.to_kind(kind, None).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fodo_data::Now;
+
+    use crate::{Input, Loader};
+
+    /// Compared with softIoc 7.0.10.
+    #[test]
+    fn widths_precisions_and_characters_are_bytes() {
+        let db = r#"record(printf, "p") { field(FMT, "%.2s|%.3s|%5s|%-5s|%c|é") field(SIZV, "60") field(PINI, "YES")
+            field(INP0, "text") field(INP1, "text") field(INP2, "text") field(INP3, "text") field(INP4, "code") }
+            record(stringin, "text") { field(VAL, "aäb") } record(longin, "code") { field(VAL, "228") }"#;
+        let mut loader = Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(db.into())).unwrap();
+        let database = loader.finish().unwrap();
+
+        database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
+
+        let reading = database.read(database.field("p.VAL$").unwrap());
+        let expected = [b"a\xc3|a\xc3\xa4| a\xc3\xa4b|a\xc3\xa4b |\xe4|\xc3\xa9".as_slice(), b"\0"].concat();
+        assert_eq!(reading.value, fodo_data::Value::from(expected));
     }
 }
