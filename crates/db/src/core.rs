@@ -8,7 +8,7 @@ use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, T
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
-use crate::device::{Device, INERT};
+use crate::device::{DeviceSupport, INERT};
 use crate::error::PutError;
 use crate::external_pv::LinkUsage;
 use crate::field::{ASL0, Dbf, NOMOD, Slot, TEXT_BYTES};
@@ -18,7 +18,7 @@ use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::external::{DIGITS, ExternalPv, PendingReports};
 use crate::link::{Link, LinkExtra, Modifiers, Target};
 use crate::meta::empty;
-use crate::record::contract::{Cell, Record, labels, with};
+use crate::record::contract::{LockedRecord, Record, labels, with};
 use crate::reference::{AccessLevel, FieldFacts, FieldRef, LONG_STRING, RTYP};
 use crate::scan_menu::ScanMenu;
 use crate::site::Site;
@@ -33,7 +33,7 @@ pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 /// The records. Their number is fixed once the database runs.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) records: Vec<Box<dyn Cell>>,
+    pub(crate) records: Vec<Box<dyn LockedRecord>>,
     /// By name and alias.
     pub(crate) index: NameMap<u32>,
     /// In the order of loading.
@@ -49,7 +49,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn cell(&self, record: u32) -> Option<&dyn Cell> {
+    pub(crate) fn cell(&self, record: u32) -> Option<&dyn LockedRecord> {
         self.records.get(record as usize).map(|cell| &**cell)
     }
 
@@ -274,7 +274,8 @@ impl Core {
         if let Some(LinkExtra::Json(json)) = link.extra().map(|extra| &**extra) {
             json.open(&self.states);
         }
-        if self.with(record, |body| Device::of(body)) == Some(Device::State) && !link.address().is_empty() {
+        if self.with(record, |body| DeviceSupport::of(body)) == Some(DeviceSupport::State) && !link.address().is_empty()
+        {
             self.states.create(&link.address().to_str());
         }
         let Some(name) = link.name().cloned() else { return link };

@@ -240,7 +240,7 @@ fn start(call: &mut EngineCall) {
     for record in 0..call.core.records.len() as u32 {
         let facts = call.core.with(record, |body| {
             make_passive_without_interrupts(body);
-            if body.post_interval_s().is_some() {
+            if body.collect_interval_s().is_some() {
                 call.engine.deferred.push(Deferred::DelayPosts { record });
             }
             let type_name = body.record_type().name;

@@ -9,7 +9,7 @@ pub(crate) const INERT: u16 = 1 << 15;
 
 /// The device supports of EPICS Base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Device {
+pub(crate) enum DeviceSupport {
     /// Transfers the value through a link, unconverted.
     Soft,
     /// Transfers the raw value through a link; the record converts it.
@@ -28,23 +28,23 @@ pub(crate) enum Device {
     Stdio,
 }
 
-impl Device {
+impl DeviceSupport {
     /// The device support that DTYP selects. A record type without device supports is Soft.
-    pub(crate) fn of(record: &mut dyn Record) -> Device {
+    pub(crate) fn of(record: &mut dyn Record) -> DeviceSupport {
         let number = record.common().device;
         if number == 0 {
             // The first choice of every type is Soft Channel; a test verifies this.
-            return Device::Soft;
+            return DeviceSupport::Soft;
         }
         match record.record_type().devices.get(usize::from(number)) {
-            Some(&"Raw Soft Channel") => Device::Raw,
-            Some(&"Async Soft Channel") => Device::Async,
-            Some(&"Soft Timestamp") => Device::Timestamp,
-            Some(&"General Time") => Device::GeneralTime,
-            Some(&"Db State") => Device::State,
-            Some(&"getenv") => Device::Environment,
-            Some(&"stdio") => Device::Stdio,
-            _ => Device::Soft,
+            Some(&"Raw Soft Channel") => DeviceSupport::Raw,
+            Some(&"Async Soft Channel") => DeviceSupport::Async,
+            Some(&"Soft Timestamp") => DeviceSupport::Timestamp,
+            Some(&"General Time") => DeviceSupport::GeneralTime,
+            Some(&"Db State") => DeviceSupport::State,
+            Some(&"getenv") => DeviceSupport::Environment,
+            Some(&"stdio") => DeviceSupport::Stdio,
+            _ => DeviceSupport::Soft,
         }
     }
 
@@ -54,31 +54,33 @@ impl Device {
     }
 
     /// Checks whether this device support accepts what INP or OUT contains; returns why not.
-    pub(crate) fn check(self, record_type: &str, link: &Link) -> Result<(), &'static str> {
+    pub(crate) fn check_address(self, record_type: &str, link: &Link) -> Result<(), &'static str> {
         let address = link.address().to_str().to_ascii_uppercase();
         let is_address = matches!(link.text().as_bytes(), [b'@' | b'#', ..]);
         match (self, record_type) {
-            (Device::Soft | Device::Raw | Device::Async, _) if is_address => {
+            (DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async, _) if is_address => {
                 Err("this DTYP requires a link or a constant, not an address")
             }
-            (Device::Soft | Device::Raw | Device::Async, _) => Ok(()),
-            (Device::Timestamp, _) if is_address || link.text().is_empty() => Ok(()),
-            (Device::Timestamp, _) => Err("Soft Timestamp takes a format, as in \"@%F %T\""),
-            (Device::GeneralTime, "ai") if address == "TIME" => Ok(()),
-            (Device::GeneralTime, "longin") if address == "GETERRCNT" => Ok(()),
-            (Device::GeneralTime, "bo") if address == "RSTERRCNT" => Ok(()),
-            (Device::GeneralTime, "stringin") if matches!(&*address, "BESTTCP" | "TOPTCP" | "BESTTEP") => Ok(()),
-            (Device::GeneralTime, "ai") => Err("General Time takes \"@TIME\""),
-            (Device::GeneralTime, "longin") => Err("General Time takes \"@GETERRCNT\""),
-            (Device::GeneralTime, "bo") => Err("General Time takes \"@RSTERRCNT\""),
-            (Device::GeneralTime, _) => Err("General Time takes \"@BESTTCP\", \"@TOPTCP\" or \"@BESTTEP\""),
-            (Device::State, _) if address.is_empty() => Err("Db State takes the name of a state, as in \"@name\""),
-            (Device::Environment, _) if address.is_empty() => {
+            (DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async, _) => Ok(()),
+            (DeviceSupport::Timestamp, _) if is_address || link.text().is_empty() => Ok(()),
+            (DeviceSupport::Timestamp, _) => Err("Soft Timestamp takes a format, as in \"@%F %T\""),
+            (DeviceSupport::GeneralTime, "ai") if address == "TIME" => Ok(()),
+            (DeviceSupport::GeneralTime, "longin") if address == "GETERRCNT" => Ok(()),
+            (DeviceSupport::GeneralTime, "bo") if address == "RSTERRCNT" => Ok(()),
+            (DeviceSupport::GeneralTime, "stringin") if matches!(&*address, "BESTTCP" | "TOPTCP" | "BESTTEP") => Ok(()),
+            (DeviceSupport::GeneralTime, "ai") => Err("General Time takes \"@TIME\""),
+            (DeviceSupport::GeneralTime, "longin") => Err("General Time takes \"@GETERRCNT\""),
+            (DeviceSupport::GeneralTime, "bo") => Err("General Time takes \"@RSTERRCNT\""),
+            (DeviceSupport::GeneralTime, _) => Err("General Time takes \"@BESTTCP\", \"@TOPTCP\" or \"@BESTTEP\""),
+            (DeviceSupport::State, _) if address.is_empty() => {
+                Err("Db State takes the name of a state, as in \"@name\"")
+            }
+            (DeviceSupport::Environment, _) if address.is_empty() => {
                 Err("getenv takes the name of a variable, as in \"@HOME\"")
             }
-            (Device::State | Device::Environment, _) => Ok(()),
-            (Device::Stdio, _) if stream(link).is_some() => Ok(()),
-            (Device::Stdio, _) => Err("stdio takes \"@stdout\", \"@stderr\" or \"@errlog\""),
+            (DeviceSupport::State | DeviceSupport::Environment, _) => Ok(()),
+            (DeviceSupport::Stdio, _) if stream(link).is_some() => Ok(()),
+            (DeviceSupport::Stdio, _) => Err("stdio takes \"@stdout\", \"@stderr\" or \"@errlog\""),
         }
     }
 }

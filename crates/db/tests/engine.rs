@@ -20,26 +20,26 @@ use fodo_db::{
     AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone,
 };
 
-struct Ioc {
+struct TestIoc {
     database: Database,
     now: Now,
     events: Vec<Event>,
 }
 
-impl Ioc {
-    fn new(db: &str) -> Ioc {
-        Ioc::loaded(Loader::default(), db)
+impl TestIoc {
+    fn new(db: &str) -> TestIoc {
+        TestIoc::loaded(Loader::default(), db)
     }
 
-    fn at(site: Arc<dyn Site>, db: &str) -> Ioc {
+    fn at(site: Arc<dyn Site>, db: &str) -> TestIoc {
         let mut loader = Loader::default();
         loader.set_site(site);
-        Ioc::loaded(loader, db)
+        TestIoc::loaded(loader, db)
     }
 
-    fn loaded(mut loader: Loader, db: &str) -> Ioc {
+    fn loaded(mut loader: Loader, db: &str) -> TestIoc {
         loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
-        let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
+        let mut ioc = TestIoc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
         ioc.database.handle(Input::Start, ioc.now, &mut ioc.events).unwrap();
         ioc
     }
@@ -82,7 +82,7 @@ fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
         writeln!(db, "record(calc, r{index}) {{ field(CALC, \"VAL+1\") field(FLNK, r{}) }}", index + 1).unwrap();
     }
     db.push_str("record(calc, r100000) { field(CALC, \"VAL+1\") }");
-    let mut ioc = Ioc::new(&db);
+    let mut ioc = TestIoc::new(&db);
 
     ioc.put("r0.PROC", 1_i32, Some(1)).unwrap();
 
@@ -92,7 +92,7 @@ fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
 
 #[test]
 fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(ai, in) { field(INP, "nobody CA") }
         record(ao, out) { field(OUT, "nobody CA") }
         record(ao, chain) { field(OUT, "in PP") }
@@ -125,7 +125,7 @@ fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
             .unwrap();
     }
     db.push_str("record(calc, r2000) { field(CALC, \"1\") }");
-    let mut ioc = Ioc::new(&db);
+    let mut ioc = TestIoc::new(&db);
 
     ioc.put("r0.PROC", 1_i32, None).unwrap();
     let reading = ioc.database.read(ioc.field("r0"));
@@ -137,7 +137,7 @@ fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
 
 #[test]
 fn cp_links_in_a_circle_go_on_call_by_call_and_do_not_hang() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b CP\") }
          record(calc, b) { field(CALC, \"A+1\") field(INPA, \"a CP\") }",
     );
@@ -151,7 +151,7 @@ fn cp_links_in_a_circle_go_on_call_by_call_and_do_not_hang() {
 
 #[test]
 fn a_put_is_complete_when_a_record_that_waits_is_done() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ao, start) { field(FLNK, slow) }
          record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 2) field(FLNK, last) }
          record(ai, source) { field(VAL, 7) }
@@ -170,7 +170,7 @@ fn a_put_is_complete_when_a_record_that_waits_is_done() {
 
 #[test]
 fn a_put_waits_for_what_records_that_waited_have_started() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(seq, first) { field(DLY0, 1) field(DOL0, 1) field(LNK0, \"second PP\") }
          record(calcout, second) { field(ODLY, 2) field(CALC, 7) field(FLNK, third) }
          record(seq, third) { field(DOL0, 5) field(LNK0, sink) } record(ao, sink) {}",
@@ -195,7 +195,7 @@ fn a_sub_calls_its_routine_by_name() {
     });
     let db = "record(sub, s) { field(SNAM, product) field(INPA, 6) field(B, 7) field(BRSV, MAJOR) }";
     loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
-    let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
+    let mut ioc = TestIoc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
 
     ioc.put("s.PROC", 1_i32, None).unwrap();
     assert_eq!(ioc.number("s"), 42.0);
@@ -208,7 +208,7 @@ fn a_sub_calls_its_routine_by_name() {
 
 #[test]
 fn an_event_that_posts_itself_goes_on_call_by_call_and_does_not_hang() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calcout, a) { field(CALC, \"VAL+1\") field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
          record(calcout, kick) { field(OEVT, ring) }",
     );
@@ -225,7 +225,7 @@ const BUSY: &str = "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDL
 
 #[test]
 fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_it_once_more() {
-    let mut ioc = Ioc::new(BUSY);
+    let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", 2.0, None).unwrap();
@@ -239,7 +239,7 @@ fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_i
 
 #[test]
 fn puts_that_are_waited_for_are_written_one_after_the_other_as_the_record_is_done() {
-    let mut ioc = Ioc::new(BUSY);
+    let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", 2.0, Some(2)).unwrap();
@@ -255,8 +255,8 @@ fn puts_that_are_waited_for_are_written_one_after_the_other_as_the_record_is_don
 }
 
 #[test]
-fn a_put_waits_for_a_record_that_is_busy_with_a_put_of_nobody() {
-    let mut ioc = Ioc::new(BUSY);
+fn a_put_waits_for_a_record_busy_with_an_internal_put() {
+    let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("a", 6.0, None).unwrap();
     ioc.put("a", 7.0, Some(1)).unwrap();
@@ -270,7 +270,7 @@ fn a_put_waits_for_a_record_that_is_busy_with_a_put_of_nobody() {
 
 #[test]
 fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
-    let mut ioc = Ioc::new(BUSY);
+    let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("front", 1.0, Some(1)).unwrap();
     ioc.put("front", 2.0, Some(2)).unwrap();
@@ -282,7 +282,7 @@ fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
 
 #[test]
 fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end() {
-    let mut ioc = Ioc::new(BUSY);
+    let mut ioc = TestIoc::new(BUSY);
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", 2.0, Some(2)).unwrap();
     ioc.put("a", 3.0, Some(3)).unwrap();
@@ -300,7 +300,7 @@ fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end(
 
 #[test]
 fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
-    let mut ioc = Ioc::new(BUSY);
+    let mut ioc = TestIoc::new(BUSY);
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", "none", Some(2)).unwrap();
     ioc.put("a", 3.0, Some(3)).unwrap();
@@ -314,7 +314,7 @@ fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
 
 #[test]
 fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ai, stuck) { field(SIMM, YES) field(SIOL, source) field(SDLY, 100) field(SCAN, \"1 second\") }
          record(ai, source) { field(VAL, 1) field(UDF, 0) }",
     );
@@ -330,7 +330,7 @@ fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
 
 #[test]
 fn scans_keep_their_beat_and_skip_what_was_missed() {
-    let mut ioc = Ioc::new("record(calc, a) { field(SCAN, \"1 second\") field(CALC, \"VAL+1\") }");
+    let mut ioc = TestIoc::new("record(calc, a) { field(SCAN, \"1 second\") field(CALC, \"VAL+1\") }");
     let start = ioc.now;
     for _ in 0..3 {
         ioc.step();
@@ -350,7 +350,7 @@ fn scans_keep_their_beat_and_skip_what_was_missed() {
 
 #[test]
 fn an_array_is_moved_into_the_record_and_shared_with_readers() {
-    let mut ioc = Ioc::new("record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }");
+    let mut ioc = TestIoc::new("record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }");
     let field = ioc.field("w");
     ioc.database.watch(field, true);
     let value = Value::from(vec![1.0, 2.0, 3.0]);
@@ -370,7 +370,7 @@ fn an_array_is_moved_into_the_record_and_shared_with_readers() {
 
 #[test]
 fn a_fields_facts_follow_its_record() {
-    let mut ioc = Ioc::new("record(mbbo, m) {} record(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }");
+    let mut ioc = TestIoc::new("record(mbbo, m) {} record(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }");
 
     assert_eq!(ioc.database.facts(ioc.field("m")).kind, Kind::U16);
     ioc.put("m.ZRST", "off", None).unwrap();
@@ -384,7 +384,7 @@ fn a_fields_facts_follow_its_record() {
 
 #[test]
 fn alarms_are_acknowledged() {
-    let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) }");
+    let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) }");
     ioc.put("a", 6.0, None).unwrap();
     ioc.put("a", 1.0, None).unwrap();
     let field = ioc.field("a");
@@ -399,7 +399,7 @@ fn alarms_are_acknowledged() {
 
 #[test]
 fn time_stamps_follow_tse_and_tsel() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ai, early) {} record(ai, device) { field(TSE, -2) }
          record(ai, same) { field(TSEL, \"early.TIME\") }
          record(ai, input) { field(TSE, -2) field(INP, early) }",
@@ -418,7 +418,7 @@ fn time_stamps_follow_tse_and_tsel() {
 
 #[test]
 fn readers_see_whole_readings_while_records_process() {
-    let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MAJOR) field(VAL, 0) }");
+    let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MAJOR) field(VAL, 0) }");
     ioc.put("a", 0.0, None).unwrap();
     let field = ioc.field("a");
     let is_over = AtomicBool::new(false);
@@ -451,8 +451,8 @@ fn readers_see_whole_readings_while_records_process() {
 }
 
 #[test]
-fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
-    let mut ioc = Ioc::new("record(ao, a) { field(ASG, first) } record(stringout, b) { field(OUT, \"a.ASG\") }");
+fn a_put_to_asg_is_reported_and_applies_for_every_field_of_its_record() {
+    let mut ioc = TestIoc::new("record(ao, a) { field(ASG, first) } record(stringout, b) { field(OUT, \"a.ASG\") }");
     let (value, units) = (ioc.field("a"), ioc.field("a.EGU"));
 
     assert_eq!(ioc.database.access_group(value), ("first".into(), AccessLevel::Asl0));
@@ -469,7 +469,7 @@ fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
 #[test]
 fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
     let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
-    let (mut steady, mut jumping) = (Ioc::new(db), Ioc::new(db));
+    let (mut steady, mut jumping) = (TestIoc::new(db), TestIoc::new(db));
     steady.now = jumping.now;
 
     for step in 0..100 {
@@ -502,7 +502,7 @@ impl Site for Oslo {
 
 #[test]
 fn clock_and_environment_are_read_by_dtyp() {
-    let mut ioc = Ioc::at(
+    let mut ioc = TestIoc::at(
         Arc::new(Oslo),
         "record(ai, clock) { field(DTYP, \"General Time\") field(INP, \"@TIME\") }
          record(ai, stamp) { field(DTYP, \"Soft Timestamp\") }
@@ -523,7 +523,7 @@ fn clock_and_environment_are_read_by_dtyp() {
 
 #[test]
 fn stdio_writes_a_line_in_each_round() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(stringout, short) { field(DTYP, stdio) field(OUT, \"@stdout\") }
          record(lso, long) { field(DTYP, stdio) field(OUT, \"@stderr\") }
          record(printf, made) { field(DTYP, stdio) field(OUT, \"@errlog\") field(FMT, \"%03d\") field(INP0, 7) }",
@@ -556,7 +556,7 @@ fn a_dtyp_says_what_it_takes() {
 
 #[test]
 fn a_put_waits_for_what_follows_a_record_that_waited() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ao, start) { field(FLNK, first) }
          record(ai, first) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) field(FLNK, second) }
          record(ai, second) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
@@ -574,7 +574,7 @@ fn a_put_waits_for_what_follows_a_record_that_waited() {
 
 #[test]
 fn a_put_waits_for_an_output_through_a_channel_that_is_async() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ao, out) { field(DTYP, \"Async Soft Channel\") field(OUT, \"slow.PROC CA\") field(FLNK, last) }
          record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
          record(ai, source) { field(VAL, 7) }

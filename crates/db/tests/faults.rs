@@ -7,12 +7,12 @@ use std::time::Duration;
 use fodo_data::{Alarm, Now, Severity, Status, TimeStamp, Value};
 use fodo_db::{Database, Event, FieldRef, Input, LoadError, Loader, Macros, PutId, RoutineFailed, UndefinedMacros};
 
-/// The maximum number of engine turns in a test.
-const TURNS: usize = 20;
+/// The number of ticks that a test gives the engine.
+const N_TICKS: usize = 20;
 
 /// The errors that the loader of `fodo check` reports for a file after another file was loaded. It verifies that the
 /// valid parts of the file are loaded.
-fn complaints(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
+fn load_errors(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
     let mut open = |wanted: &str| {
         let found = files.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
@@ -40,10 +40,10 @@ fn places(errors: &[LoadError]) -> Vec<String> {
 }
 
 #[test]
-fn row_62_includes_in_a_circle_are_told_with_their_place_and_cost_only_themselves() {
+fn row_62_includes_in_a_circle_are_reported_with_their_place_and_cost_only_themselves() {
     let top = format!("{CHANGES}include \"b\"\n");
     let errors =
-        complaints(&[("a", &top), ("b", "record(ao, more) {}\n include \"c\"\n"), ("c", "include \"a\"\n")], "");
+        load_errors(&[("a", &top), ("b", "record(ao, more) {}\n include \"c\"\n"), ("c", "include \"a\"\n")], "");
 
     assert_eq!(places(&errors), ["c:1:9"]);
     assert!(errors[0].message.ends_with("a -> b -> c -> a"), "{}", errors[0]);
@@ -51,18 +51,18 @@ fn row_62_includes_in_a_circle_are_told_with_their_place_and_cost_only_themselve
     let deep: Vec<(String, String)> =
         (0..1000).map(|n| (format!("f{n}"), format!("{CHANGES}include \"f{}\"\n", n + 1))).collect();
     let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let errors = complaints(&deep, "");
+    let errors = load_errors(&deep, "");
     assert!(errors.iter().any(|error| error.message.contains("circular")), "{}", errors[0]);
 }
 
 #[test]
-fn row_62_includes_that_double_with_every_level_are_told_and_cost_only_themselves() {
+fn row_62_includes_that_double_with_every_level_are_reported_and_cost_only_themselves() {
     let level = |n: usize| format!("include \"f{0}\"\ninclude \"f{0}\"\n", n + 1);
     let levels: Vec<(String, String)> = (0..19).map(|n| (format!("f{n}"), level(n))).collect();
     let mut files: Vec<(&str, &str)> = levels.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     files.push(("f19", "record(ao, new) {}\n"));
 
-    let errors = complaints(&files, "");
+    let errors = load_errors(&files, "");
 
     assert!(errors.len() <= 100 && errors.iter().all(|error| error.message.contains("files are included")));
     let mut open = |wanted: &str| {
@@ -74,7 +74,7 @@ fn row_62_includes_that_double_with_every_level_are_told_and_cost_only_themselve
 }
 
 #[test]
-fn row_62_macros_in_a_circle_or_without_end_are_told_with_their_place() {
+fn row_62_macros_in_a_circle_or_without_end_are_reported_with_their_place() {
     let doubling: Vec<String> = (0..60).map(|n| format!("M{n}=$(M{0})$(M{0})", n + 1)).collect();
     for (macros, wanted) in [
         ("A=$(B),B=$(A)", "contains itself"),
@@ -82,7 +82,7 @@ fn row_62_macros_in_a_circle_or_without_end_are_told_with_their_place() {
         (&format!("{},M60=x,A=$(M0)", doubling.join(",")), "macros"),
     ] {
         let text = format!("{CHANGES}record(ai, \"$(A)\") {{}}\n");
-        let errors = complaints(&[("a", &text)], macros);
+        let errors = load_errors(&[("a", &text)], macros);
 
         assert_eq!(places(&errors), ["a:4:13"], "{macros}");
         assert!(errors[0].message.contains(wanted), "{}", errors[0]);
@@ -90,10 +90,10 @@ fn row_62_macros_in_a_circle_or_without_end_are_told_with_their_place() {
 }
 
 #[test]
-fn row_62_names_that_are_there_twice_are_added_to_or_told_with_their_place() {
+fn row_62_names_that_are_there_twice_are_added_to_or_reported_with_their_place() {
     let text = format!("{CHANGES}record(bo, before) {{}}\nalias(new, before)\nrecord(ai, x) {{ alias(new) }}\n");
 
-    let errors = complaints(&[("a", &text)], "");
+    let errors = load_errors(&[("a", &text)], "");
 
     assert_eq!(places(&errors), ["a:4:12", "a:5:12", "a:6:23"]);
     assert!(errors[0].message.contains("already exists with type ai"), "{}", errors[0]);
@@ -116,30 +116,30 @@ fn row_62_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_file() {
     assert_eq!(database.read(database.field("a.DESC").unwrap()).value, Value::from("x"));
 
     let wrong = "\u{feff}recrod(ai, a) {\r\n}\r\nrecord(ai, a) {\r\n  field(DESK, \"x\")\r\n}\r\n";
-    let errors = complaints(&[("a", wrong)], "");
+    let errors = load_errors(&[("a", wrong)], "");
     assert_eq!(places(&errors), ["a:1:1", "a:4:9"]);
     assert!(errors.iter().all(|error| !error.source.contains('\r')), "{errors:?}");
 }
 
 #[test]
-fn row_62_quotes_and_brackets_that_are_not_closed_are_told_where_they_open() {
+fn row_62_quotes_and_brackets_that_are_not_closed_are_reported_where_they_open() {
     for (text, place) in [
         ("record(ai, \"x) {}\nrecord(ai, y) {}\n", "a:4:12"),
         ("record(ai, x) {\n field(DESC, \"open)\n}\nrecord(ai, \"y\") {}\n", "a:5:14"),
         ("record(ai, x) { field(INP, {calc: {expr: \"A", "a:4:28"),
         ("record(ai, x) { field(INP, {const: [1, 2}) }\n", "a:4:28"),
     ] {
-        let errors = complaints(&[("a", &format!("{CHANGES}{text}"))], "");
+        let errors = load_errors(&[("a", &format!("{CHANGES}{text}"))], "");
 
         assert_eq!(places(&errors)[0], place, "{text}");
     }
 }
 
 #[test]
-fn row_62_json_links_without_a_bottom_are_told_with_their_place() {
+fn row_62_json_links_without_a_bottom_are_reported_with_their_place() {
     let nested = "{calc:{expr:\"A\",args:[".repeat(20_000);
     for json in ["[".repeat(1_000_000), nested.clone(), format!("{nested}1{}", "]}}".repeat(20_000))] {
-        let errors = complaints(&[("a", &format!("{CHANGES}record(ai, x) {{ field(INP, {json}) }}\n"))], "");
+        let errors = load_errors(&[("a", &format!("{CHANGES}record(ai, x) {{ field(INP, {json}) }}\n"))], "");
 
         assert_eq!(places(&errors)[0], "a:4:28");
         assert!(errors[0].to_string().len() < 2_000, "the message is short");
@@ -159,24 +159,24 @@ fn row_62_many_remarks_on_one_long_line_cost_little() {
     assert!(n_bytes < 50_000_000, "{n_bytes}");
 }
 
-struct Ioc {
+struct TestIoc {
     database: Database,
     now: Now,
     events: Vec<Event>,
 }
 
-impl Ioc {
-    fn new(db: &str) -> Ioc {
-        Ioc::loaded(Loader::default(), db)
+impl TestIoc {
+    fn new(db: &str) -> TestIoc {
+        TestIoc::loaded(Loader::default(), db)
     }
 
-    fn loaded(loader: Loader, db: &str) -> Ioc {
-        Ioc::at(Now::for_test(), loader, db)
+    fn loaded(loader: Loader, db: &str) -> TestIoc {
+        TestIoc::at(Now::for_test(), loader, db)
     }
 
-    fn at(now: Now, mut loader: Loader, db: &str) -> Ioc {
+    fn at(now: Now, mut loader: Loader, db: &str) -> TestIoc {
         loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
-        let mut ioc = Ioc { database: loader.finish().unwrap(), now, events: Vec::new() };
+        let mut ioc = TestIoc { database: loader.finish().unwrap(), now, events: Vec::new() };
         ioc.give(Input::Start);
         ioc
     }
@@ -198,7 +198,7 @@ impl Ioc {
     fn completes(&mut self, record: &str) -> bool {
         let field = self.field(&format!("{record}.PROC"));
         self.give(Input::Put { field, value: Value::from(1_i32), put: Some(PutId(1)) });
-        for _ in 0..TURNS {
+        for _ in 0..N_TICKS {
             if self.events.drain(..).any(|event| event == Event::PutDone { put: PutId(1) }) {
                 return true;
             }
@@ -222,7 +222,7 @@ impl Ioc {
 
 #[test]
 fn row_63_forward_links_in_a_circle_and_to_oneself_run_once_round() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calc, self) { field(CALC, \"VAL+1\") field(FLNK, self) }
          record(calc, a) { field(CALC, \"VAL+1\") field(FLNK, b) }
          record(calc, b) { field(CALC, \"VAL+1\") field(FLNK, c) }
@@ -241,7 +241,7 @@ fn row_63_forward_links_in_a_circle_and_to_oneself_run_once_round() {
 
 #[test]
 fn row_63_inputs_and_outputs_in_a_circle_end_and_the_records_are_usable_again() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calc, own) { field(CALC, \"A+1\") field(INPA, \"own PP MS\") }
          record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b PP MS\") }
          record(calc, b) { field(CALC, \"A+1\") field(INPA, \"a PP MS\") }
@@ -265,8 +265,8 @@ fn row_63_inputs_and_outputs_in_a_circle_end_and_the_records_are_usable_again() 
 }
 
 #[test]
-fn row_63_cp_links_in_a_circle_and_to_oneself_take_turns_with_everybody_else() {
-    let mut ioc = Ioc::new(
+fn row_63_cp_link_loops_do_not_starve_other_records() {
+    let mut ioc = TestIoc::new(
         "record(calc, own) { field(CALC, \"A+1\") field(INPA, \"own CP\") }
          record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b CP\") }
          record(calc, b) { field(CALC, \"A+1\") field(INPA, \"a CP\") }
@@ -274,16 +274,16 @@ fn row_63_cp_links_in_a_circle_and_to_oneself_take_turns_with_everybody_else() {
     );
     let before = ioc.number("bystander");
 
-    for _ in 0..TURNS {
+    for _ in 0..N_TICKS {
         ioc.now = ioc.now + Duration::from_millis(100);
         ioc.give(Input::Tick);
     }
 
-    assert_eq!(ioc.number("bystander"), before + TURNS as f64);
+    assert_eq!(ioc.number("bystander"), before + N_TICKS as f64);
     assert!(ioc.number("a") > 100.0 && ioc.number("own") > 100.0);
     ioc.put("a.INPA", "b");
     ioc.put("own.INPA", "own");
-    for _ in 0..TURNS {
+    for _ in 0..N_TICKS {
         ioc.give(Input::Tick);
     }
     let rest = [ioc.number("a"), ioc.number("own")];
@@ -297,7 +297,7 @@ fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
     for (record, expression, status) in
         [("calc", "A/B-A/B", Status::UDF), ("calc", "A%B", Status::UDF), ("scalcout", "A/B", Status::CALC)]
     {
-        let mut ioc = Ioc::new(&format!(
+        let mut ioc = TestIoc::new(&format!(
             "record({record}, c) {{ field(CALC, \"{expression}\") field(INPA, 6) field(INPB, divisor) field(FLNK, next) }}
              record(ao, divisor) {{ field(VAL, 4) field(UDF, 0) }} record(calc, next) {{ field(CALC, \"VAL+1\") }}",
         ));
@@ -324,7 +324,7 @@ fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_ag
         if call.args[0] == 1.0 { Err(RoutineFailed) } else { Ok(()) }
     };
     loader.routine("faulty", routine);
-    let mut ioc = Ioc::loaded(
+    let mut ioc = TestIoc::loaded(
         loader,
         "record(sub, s) { field(SNAM, faulty) field(BRSV, MAJOR) field(UDF, 0) field(FLNK, next) }
          record(calc, next) { field(CALC, \"VAL+1\") }",
@@ -355,7 +355,7 @@ const WAITING: &str = "record(calc, scanned) { field(SCAN, \".5 second\") field(
 fn row_65_a_wall_clock_that_steps_moves_no_scan_and_no_delay_and_is_what_values_are_stamped_with() {
     for steps_s in [[0, -3600, -3600, 0], [0, 3600, 3600, 0], [3600, 0, -3600, 0]] {
         let now = Now::for_test();
-        let [mut steady, mut stepping] = [WAITING; 2].map(|db| Ioc::at(now, Loader::default(), db));
+        let [mut steady, mut stepping] = [WAITING; 2].map(|db| TestIoc::at(now, Loader::default(), db));
         let watched = ["scanned", "delayed", "after", "edges", "simulated"];
 
         for turn in 0..200 {
@@ -381,7 +381,7 @@ fn row_65_a_wall_clock_that_steps_moves_no_scan_and_no_delay_and_is_what_values_
 
 #[test]
 fn row_65_a_filter_of_alarms_takes_a_clock_that_steps_back_for_no_time_and_goes_on() {
-    let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) field(AFTC, 2) field(UDF, 0) }");
+    let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) field(AFTC, 2) field(UDF, 0) }");
     ioc.put("a", 1.0);
 
     for step_s in [-2, -1, -3600] {

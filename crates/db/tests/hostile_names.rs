@@ -83,7 +83,7 @@ fn database() -> Database {
 }
 
 #[test]
-fn whatever_a_name_says_it_is_a_channel_that_works_or_is_refused() {
+fn every_name_gives_a_working_channel_or_an_error() {
     let database = database();
     let (mut seed, mut n_filtered, mut n_refused) = (0x9e37_79b9_7f4a_7c15, 0, 0);
 

@@ -21,7 +21,7 @@ fn load(text: &str, macros: &str) -> Result<Database, Vec<LoadError>> {
     load_files(&[("file.db", text)], macros)
 }
 
-fn complaints(text: &str, macros: &str) -> Vec<String> {
+fn load_errors(text: &str, macros: &str) -> Vec<String> {
     load(text, macros).err().unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
@@ -66,7 +66,7 @@ fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
     let taken = fields.map(|field| text_of(&database, field));
     assert_eq!(taken, ["-1", "-2147483648", "-1", "4294967295", "255"]);
     for wrong in ["4294967296", "-2147483649", "0x1ffffffff"] {
-        let complaint = complaints(&format!("record(longin, l) {{ field(VAL, \"{wrong}\") }}"), "");
+        let complaint = load_errors(&format!("record(longin, l) {{ field(VAL, \"{wrong}\") }}"), "");
         assert!(complaint[0].contains("it must be between"), "{complaint:?}");
     }
 }
@@ -75,8 +75,8 @@ fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
 fn a_name_has_at_most_sixty_bytes() {
     let named = |n_bytes| format!("record(ai, \"{}\") {{}}", "n".repeat(n_bytes));
 
-    assert_eq!(complaints(&named(60), ""), [""; 0]);
-    let told = complaints(&named(61), "");
+    assert_eq!(load_errors(&named(60), ""), [""; 0]);
+    let told = load_errors(&named(61), "");
     assert!(told[0].starts_with("file.db:1:12: the name is 61 bytes long; the maximum is 60\n"), "{told:?}");
 }
 
@@ -100,15 +100,15 @@ fn an_array_has_the_kind_and_size_that_its_record_is_configured_with() {
 #[test]
 fn an_error_names_the_place_and_the_closest_word() {
     assert_eq!(
-        complaints("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),
+        load_errors("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),
         ["file.db:2:9: no field \"VLA\" in record type ai; did you mean \"VAL\"?\n    field(VLA, 1)\n          ^"]
     );
     assert_eq!(
-        complaints("record(aii, \"a\") {}\n", ""),
+        load_errors("record(aii, \"a\") {}\n", ""),
         ["file.db:1:8: no record type \"aii\"; did you mean \"ai\"?\n  record(aii, \"a\") {}\n         ^"]
     );
     assert_eq!(
-        complaints("record(ai, \"a\") { field(SCAN, \"1 secnd\") }\n", ""),
+        load_errors("record(ai, \"a\") { field(SCAN, \"1 secnd\") }\n", ""),
         ["file.db:1:31: SCAN has no choice \"1 secnd\"; did you mean \"1 second\"?\n  \
           record(ai, \"a\") { field(SCAN, \"1 secnd\") }\n                                ^"]
     );
@@ -214,7 +214,7 @@ fn every_undefined_macro_of_a_line_is_reported_and_costs_its_field() {
 
 #[test]
 fn a_macro_without_its_bracket_is_explained_although_a_later_bracket_would_close_it() {
-    let errors = complaints("record(ai, a) { field(CALC, \"$(P calc\") field(PREC, 1) }\n", "P=1");
+    let errors = load_errors("record(ai, a) { field(CALC, \"$(P calc\") field(PREC, 1) }\n", "P=1");
 
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].starts_with("file.db:1:30: ')' is missing at the end of this macro"), "{errors:?}");
@@ -233,7 +233,7 @@ fn general_time_names_its_providers_as_an_ioc_without_time_hardware_does() {
 #[test]
 fn a_column_counts_in_the_line_as_it_was_written() {
     assert_eq!(
-        complaints("record(ai, \"$(P)$(P)\") { field(VALL, 1) }", "P=long-prefix:"),
+        load_errors("record(ai, \"$(P)$(P)\") { field(VALL, 1) }", "P=long-prefix:"),
         ["file.db:1:32: no field \"VALL\" in record type ai; did you mean \"VAL\"?\n  \
           record(ai, \"$(P)$(P)\") { field(VALL, 1) }\n                                 ^"]
     );
@@ -253,19 +253,19 @@ fn includes_are_found_by_path_and_cannot_go_round() {
 #[test]
 fn names_that_channels_could_not_address_are_refused() {
     for name in ["", "a.b", "a b", "a$", "-a", &"x".repeat(61)] {
-        assert_eq!(complaints(&format!("record(ai, \"{name}\") {{}}"), "").len(), 1, "{name}");
+        assert_eq!(load_errors(&format!("record(ai, \"{name}\") {{}}"), "").len(), 1, "{name}");
     }
     assert!(load(&format!("record(ai, \"{}\") {{}}", "x".repeat(60)), "").is_ok());
-    assert_eq!(complaints("record(ai, a) {} record(ao, a) {}", "").len(), 1);
+    assert_eq!(load_errors("record(ai, a) {} record(ao, a) {}", "").len(), 1);
 }
 
 #[test]
 fn deep_brackets_and_endless_quotes_are_errors() {
     let nested = format!("record(ai, a) {{ info(x, {}) }}", "[".repeat(100_000));
-    assert_eq!(complaints(&nested, "").len(), 1);
-    assert!(!complaints("record(ai, a) { info(x, {\"", "").is_empty());
-    assert!(!complaints("record(ai, \"$(A)\") {}", "A=$(A)").is_empty());
-    assert!(!complaints(&"$(".repeat(10_000), "").is_empty());
+    assert_eq!(load_errors(&nested, "").len(), 1);
+    assert!(!load_errors("record(ai, a) { info(x, {\"", "").is_empty());
+    assert!(!load_errors("record(ai, \"$(A)\") {}", "A=$(A)").is_empty());
+    assert!(!load_errors(&"$(".repeat(10_000), "").is_empty());
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
     assert_eq!(text_of(&database, "a.EGU"), "new");
     assert_eq!(text_of(&database, "b.NAME"), "b");
     assert_eq!(database.info_items("b").map(|(_, value)| value.to_string()).collect::<Vec<_>>(), ["of_b"]);
-    assert!(complaints("record(ai, abc) {}\nrecord(\"#\", abd) {}\n", "")[0].contains("did you mean \"abc\"?"));
+    assert!(load_errors("record(ai, abc) {}\nrecord(\"#\", abd) {}\n", "")[0].contains("did you mean \"abc\"?"));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn the_scan_rates_of_a_site_take_the_place_of_those_of_base() {
     let periods: Vec<f64> = database.scan_counts().iter().map(|scan| scan.period.as_secs_f64()).collect();
     assert_eq!(periods, [60.0, 60.0, 6.0, 0.1]);
     assert!(
-        complaints(&format!("{site}record(ai, a) {{ field(SCAN, \"1 second\") }}"), "")[0].contains("has no choice")
+        load_errors(&format!("{site}record(ai, a) {{ field(SCAN, \"1 second\") }}"), "")[0].contains("has no choice")
     );
 }
 
@@ -368,7 +368,7 @@ fn scan_rates_that_cannot_be_are_reported() {
         assert_eq!((errors.len(), errors[0].line), (1, line), "{errors:?}");
         assert!(errors[0].message.contains(wanted), "{}", errors[0].message);
     }
-    assert_eq!(complaints(&early, ""), [""; 0]);
+    assert_eq!(load_errors(&early, ""), [""; 0]);
 }
 
 #[test]

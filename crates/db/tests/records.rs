@@ -21,7 +21,7 @@ use std::time::Duration;
 use fodo_data::{Alarm, Array, EventMask, Now, Scalar, Value};
 use fodo_db::{Database, Event, FieldRef, Input, Loader, PutId};
 
-struct Replay {
+struct TraceReplay {
     database: Database,
     now: Now,
     watched: HashMap<FieldRef, String>,
@@ -64,7 +64,7 @@ fn replay(text: &str) -> String {
         panic!("{}", errors.join("\n"));
     }
     let database = loader.finish().unwrap();
-    let mut replay = Replay { database, now: Now::for_test(), watched: HashMap::new(), n_puts: 0 };
+    let mut replay = TraceReplay { database, now: Now::for_test(), watched: HashMap::new(), n_puts: 0 };
     let mut out = format!("{db}---\n");
     for step in steps.lines().filter(|line| !line.starts_with("  ")) {
         writeln!(out, "{step}").unwrap();
@@ -75,7 +75,7 @@ fn replay(text: &str) -> String {
     out
 }
 
-impl Replay {
+impl TraceReplay {
     fn step(&mut self, step: &str, out: &mut String) {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
         let mut events = Vec::new();

@@ -89,7 +89,7 @@ fn inert_records_are_counted_by_type_and_device() {
 }
 
 #[test]
-fn other_mistakes_are_errors_all_the_same() {
+fn other_mistakes_are_still_errors() {
     let mut loader = Loader::default();
     loader.enable_simulation();
     let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(throttle, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\

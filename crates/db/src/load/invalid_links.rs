@@ -3,7 +3,7 @@
 use fodo_data::{Status, Text};
 
 use crate::common::Common;
-use crate::device::{Device, INERT};
+use crate::device::{DeviceSupport, INERT};
 use crate::limit::LOAD_ERRORS_MAX;
 use crate::load::warnings::FieldPlace;
 use crate::load::{LoadError, Loader, is_of_device, link_of};
@@ -97,13 +97,13 @@ fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
     if has_table(kind.name) {
         return Vec::new();
     }
-    let (is_inert, device) = (Device::is_inert(body), Device::of(body));
+    let (is_inert, device) = (DeviceSupport::is_inert(body), DeviceSupport::of(body));
     let mut found = Vec::new();
     for field in 0..Common::COUNT + kind.rows.len() as u16 {
         let Some(row) = crate::common::row(kind.rows, field).filter(|row| row.dbf.is_link()) else { continue };
         let Some(link) = link_of(body, field).filter(|link| link.is_address() || is_of_device(row)) else { continue };
         let wrong = if is_of_device(row) && !kind.devices.is_empty() {
-            if is_inert { Ok(()) } else { device.check(kind.name, link) }
+            if is_inert { Ok(()) } else { device.check_address(kind.name, link) }
         } else if link.is_address() {
             Err("an address needs a device support")
         } else {
@@ -111,7 +111,8 @@ fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
         };
         let Err(reason) = wrong else { continue };
         let text = link.text();
-        let is_of_device = !matches!(device, Device::Soft | Device::Raw | Device::Async) && is_of_device(row);
+        let is_of_device =
+            !matches!(device, DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async) && is_of_device(row);
         let (place, name) = (row.name, body.common().name.clone());
         let error = format!("{place} of {name} cannot be \"{text}\": {reason}");
         found.push(InvalidLink { record, field, error, is_of_device, message: format!("wrong {place} \"{text}\"") });

@@ -33,12 +33,12 @@ pub use template::{ExpandedTemplate, UndefinedMacros, expand};
 use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core};
-use crate::device::Device;
+use crate::device::DeviceSupport;
 use crate::field::FieldInfo;
 use crate::hash::NameMap;
 use crate::link::Target;
 use crate::load::warnings::FieldPlace;
-use crate::record::contract::{Cell, RecordType, link_of, with};
+use crate::record::contract::{LockedRecord, RecordType, link_of, with};
 use crate::record::field_table::has_table;
 use crate::record::registry::{find, record_types};
 use crate::reference::Name;
@@ -56,7 +56,7 @@ pub(crate) type Info = (u32, Text, Text);
 /// Loads records from files, and finally makes a database of them.
 #[derive(Default)]
 pub struct Loader {
-    records: Vec<Box<dyn Cell>>,
+    records: Vec<Box<dyn LockedRecord>>,
     names: Vec<Text>,
     index: NameMap<u32>,
     infos: Vec<Info>,
@@ -371,7 +371,7 @@ impl Loader {
                 if common.undefined != 0 && common.status == fodo_data::Status::UDF.0 {
                     common.severity = common.undefined_severity;
                 }
-                body.learn(&routines);
+                body.set_routines(&routines);
                 body.init();
             });
         }
@@ -387,7 +387,7 @@ impl Loader {
 fn join_links(core: &Core, record: u32) {
     let Some(cell) = core.cell(record) else { return };
     let rows = cell.record_type().rows;
-    let is_inert = with(cell, |body| Device::is_inert(body)).unwrap_or_default();
+    let is_inert = with(cell, |body| DeviceSupport::is_inert(body)).unwrap_or_default();
     let has_table = has_table(cell.record_type().name);
     for field in 0..Common::COUNT + rows.len() as u16 {
         let Some(row) = crate::common::row(rows, field).filter(|row| row.dbf.is_link()) else { continue };
@@ -433,9 +433,9 @@ pub(crate) struct FileLoad<'a> {
 
 #[derive(Default)]
 struct FileChanges {
-    added: Vec<Box<dyn Cell>>,
+    added: Vec<Box<dyn LockedRecord>>,
     names: Vec<Text>,
-    changed: HashMap<u32, Box<dyn Cell>>,
+    changed: HashMap<u32, Box<dyn LockedRecord>>,
     /// Records by name or alias; `None` for a deleted alias.
     index: NameMap<Option<u32>>,
     infos: Vec<Info>,
@@ -464,7 +464,7 @@ impl<'a> FileLoad<'a> {
     }
 
     /// A record that may be changed; a copy, if an earlier file defined it.
-    pub(crate) fn cell(&mut self, record: u32) -> Option<&dyn Cell> {
+    pub(crate) fn cell(&mut self, record: u32) -> Option<&dyn LockedRecord> {
         let n_before = self.loader.records.len();
         let index = record as usize;
         if index >= n_before {
@@ -479,7 +479,7 @@ impl<'a> FileLoad<'a> {
         self.add_cell((kind.create)(), name)
     }
 
-    fn add_cell(&mut self, cell: Box<dyn Cell>, name: &str) -> u32 {
+    fn add_cell(&mut self, cell: Box<dyn LockedRecord>, name: &str) -> u32 {
         let record = (self.loader.records.len() + self.changes.added.len()) as u32;
         let name = Text::from(name);
         with(&*cell, |body| body.common().name = name.clone());

@@ -82,7 +82,7 @@ impl FileLoad<'_> {
     /// The type of a record before one of its fields is set. An inert record gets the field if it does not have it.
     pub(crate) fn kind_for(&mut self, record: u32, field: &str, value: &Text) -> Option<&'static RecordType> {
         let cell = self.cell(record)?;
-        let Some(grown) = cell.grown(field, value) else { return Some(cell.record_type()) };
+        let Some(grown) = cell.with_field(field, value) else { return Some(cell.record_type()) };
         let kind = grown.record_type();
         match (record as usize).checked_sub(self.loader.records.len()) {
             Some(index) => *self.changes.added.get_mut(index)? = grown,

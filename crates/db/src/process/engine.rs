@@ -431,7 +431,7 @@ impl<'a> EngineCall<'a> {
                 }
             }
             Deferred::PutDone { record, number } => {
-                if self.with(record, |body, posts| body.written(number, posts)) == Some(true) {
+                if self.with(record, |body, posts| body.writes_completed(number, posts)) == Some(true) {
                     self.complete(record);
                 }
             }
@@ -450,7 +450,7 @@ impl<'a> EngineCall<'a> {
             Timer::Release(record) => self.release(record),
             Timer::Post(record) => {
                 let now = self.now.wall;
-                self.with(record, |body, posts| body.post_gathered(now, posts));
+                self.with(record, |body, posts| body.post_collected(now, posts));
                 self.delay_posts(record);
             }
         }
@@ -459,7 +459,7 @@ impl<'a> EngineCall<'a> {
     /// Schedules the next post of the values that a record gathers, one interval from now. Without an interval, a timer
     /// that already runs is kept.
     fn delay_posts(&mut self, record: u32) {
-        if let Some(interval_s) = self.with(record, |body, _| body.post_interval_s()).flatten() {
+        if let Some(interval_s) = self.with(record, |body, _| body.collect_interval_s()).flatten() {
             self.start_timer(interval_s, Timer::Post(record));
         }
     }

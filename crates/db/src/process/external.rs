@@ -80,7 +80,7 @@ impl EngineCall<'_> {
         let Effects { is_connection_new, is_change, written } = external.apply(event);
         let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, field));
         if is_connection_new && row.is_some_and(|row| row.has(SPECIAL)) {
-            self.with(record, |body, posts| body.link_joined(field, posts));
+            self.with(record, |body, posts| body.link_state_changed(field, posts));
         }
         if let Some(number) = written {
             self.engine.deferred.push(Deferred::PutDone { record, number });

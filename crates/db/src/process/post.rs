@@ -164,7 +164,7 @@ fn value(record: &mut dyn Record, field: u16) -> Value {
         },
         Value::Scalar(fodo_data::Scalar::Enum(number)) if record.record_type().value == field => {
             // An mbbo without states is a plain number.
-            match record.value_facts() {
+            match record.value_kind_and_count() {
                 Some((fodo_data::Kind::U16, _)) => Value::from(number),
                 _ => value,
             }

@@ -3,7 +3,7 @@
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::device::Device;
+use crate::device::DeviceSupport;
 use crate::error::PutError;
 use crate::event::Event;
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot, fitting_text};
@@ -160,7 +160,7 @@ impl EngineCall<'_> {
         let link = crate::link::Link::from_parsed(&text, &parsed, link_kind);
         let is_device_link = matches!(row.name, "INP" | "OUT");
         let checked = self.with(record, |body, _| match is_device_link {
-            true => Device::of(body).check(body.record_type().name, &link),
+            true => DeviceSupport::of(body).check_address(body.record_type().name, &link),
             false if parsed == ParsedLink::Address => Err("no device support accepts this address"),
             false => Ok(()),
         });
@@ -284,7 +284,7 @@ fn save_simulation_mode(body: &mut dyn Record) {
 /// Stores a value of the field's own kind.
 fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     if row.dbf == Dbf::Array {
-        let (kind, count_max) = body.own_facts(field).unwrap_or((Kind::F64, 1));
+        let (kind, count_max) = body.own_kind_and_count(field).unwrap_or((Kind::F64, 1));
         let array = fitting(value, kind, count_max)?;
         let Some(Slot::Array(place)) = body.slot(field) else { return Err(PutError::ReadOnly) };
         *place = array;

@@ -29,17 +29,17 @@ pub(crate) enum Outcome {
     /// As `Done`, but the input could not be read or the output not written: a PP link to the record counts as broken.
     Failed,
     /// As `Done`, but the forward link is not processed.
-    Alone,
+    NoForward,
     /// As `Done`, but its waiters and its forward link keep waiting: a busy record that is busy.
-    Held,
+    Busy,
     /// The record stays active, and is called again to complete.
     Waiting,
 }
 
 impl Outcome {
-    /// `Done` if `is_well`, else `Failed`.
-    pub(crate) fn done(is_well: bool) -> Outcome {
-        if is_well { Outcome::Done } else { Outcome::Failed }
+    /// `Done` if `is_ok`, else `Failed`.
+    pub(crate) fn done(is_ok: bool) -> Outcome {
+        if is_ok { Outcome::Done } else { Outcome::Failed }
     }
 }
 
@@ -151,15 +151,15 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         self.call.n_failed += u32::from(outcome == Outcome::Failed);
         let common = self.lock().common();
         match outcome {
-            Outcome::Waiting | Outcome::Held => {
+            Outcome::Waiting | Outcome::Busy => {
                 common.is_active = u8::from(outcome == Outcome::Waiting);
                 common.is_in_chain = false;
                 self.call.wait_for(record);
                 return;
             }
-            Outcome::Done | Outcome::Failed | Outcome::Alone => common.has_failed = outcome == Outcome::Failed,
+            Outcome::Done | Outcome::Failed | Outcome::NoForward => common.has_failed = outcome == Outcome::Failed,
         }
-        if outcome == Outcome::Alone || common.forward.is_constant() {
+        if outcome == Outcome::NoForward || common.forward.is_constant() {
             let is_wanted_again = common.finish();
             self.held = None;
             return self.call.after_processing(record, is_wanted_again);

@@ -73,7 +73,7 @@ const NO_ROUTINE: i32 = 511 << 16 | 35;
 const OUTPUTS: [&str; N_ARRAYS] = names(ASub::ROWS, "OUTA");
 
 impl Record for ASub {
-    fn learn(&mut self, routines: &Arc<Routines>) {
+    fn set_routines(&mut self, routines: &Arc<Routines>) {
         self.routines = Arc::clone(routines);
     }
 
@@ -122,7 +122,7 @@ impl Record for ASub {
         inputs::meta_of_link(link, self.precision, meta)
     }
 
-    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
         let (kind, capacity) = match array_of(field)? {
             ArrayField::Input(index) => (self.arg_types.get(index)?, self.arg_capacities.get(index)?),
             ArrayField::Output(index) => (self.value_types.get(index)?, self.value_capacities.get(index)?),

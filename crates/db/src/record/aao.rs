@@ -50,7 +50,7 @@ impl Record for Aao {
         None
     }
 
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((self.array_meta().kind, self.capacity))
     }
 

@@ -58,8 +58,8 @@ record_fields! {
         program: Option<Program>;
         output_program: Option<Program>;
         /// AVAL and OAV as last posted.
-        old_array_value: Posted;
-        old_output_array: Posted;
+        old_array_value: PostedElements;
+        old_output_array: PostedElements;
     }
 }
 
@@ -69,7 +69,7 @@ inputs!(ACalcOut, "PA");
 expression_output!(ACalcOut);
 
 /// The elements of an array as last posted.
-type Posted = Arc<Vec<f64>>;
+type PostedElements = Arc<Vec<f64>>;
 
 const N_ARRAYS: usize = 12;
 /// SIZE: report arrays of NUSE elements to clients.
@@ -100,7 +100,7 @@ impl Record for ACalcOut {
         None
     }
 
-    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
         let is_array = [AVAL, OAV].contains(&field) || index_in(field, AA, N_ARRAYS).is_some();
         let n = if self.reported_size == SIZE_NUSE { self.n_elements() as u32 } else { self.capacity };
         is_array.then_some((Kind::F64, n))
@@ -119,7 +119,7 @@ impl Record for ACalcOut {
             }
             AVAL | OAV => self.fit_arrays(),
             field if index_in(field, AA, N_ARRAYS).is_some() => self.fit_arrays(),
-            field => self.link_joined(field, posts),
+            field => self.link_state_changed(field, posts),
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Record for ACalcOut {
         }
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         if let Some(index) = index_in(field, INAA, N_ARRAYS) {
             self.array_input_states[index] = state_of(&self.array_inputs[index]);
             posts.post(self, IAAV + index as u16, EventMask::VALUE);

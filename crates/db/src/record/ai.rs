@@ -11,7 +11,7 @@ use crate::link::Target;
 use crate::menu::{LINEAR, MAJOR, NO_CONVERSION, SLOPE};
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
+use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::{Record, is_changed, record_type};
@@ -57,7 +57,7 @@ impl Record for Ai {
         if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != SLOPE {
             self.unit_offset = self.units_low;
         }
-        if Device::of(self) == Device::Raw {
+        if DeviceSupport::of(self) == DeviceSupport::Raw {
             set_constant(&mut self.raw_value, &self.input);
         } else if set_constant(&mut self.value, &self.input) {
             self.common.undefined = 0;
@@ -90,9 +90,9 @@ impl Record for Ai {
 
 impl InputRecord for Ai {
     /// Takes a value in engineering units. One that is read through a link is smoothed with the previous one.
-    fn store(&mut self, value: Option<f64>, device: Device) {
+    fn store(&mut self, value: Option<f64>, device: DeviceSupport) {
         let Some(value) = value else { return };
-        if device != Device::Soft && device != Device::Async {
+        if device != DeviceSupport::Soft && device != DeviceSupport::Async {
             self.value = value;
             return;
         }

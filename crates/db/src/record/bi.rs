@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
+use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{binary_labels, raise_binary};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, raise_undefined, record_type};
@@ -38,7 +38,7 @@ impl Record for Bi {
         if let Some(value) = simulation::constant::<u16>(&self.simulation_value_link) {
             self.simulation_value = value.into();
         }
-        if Device::of(self) == Device::Raw {
+        if DeviceSupport::of(self) == DeviceSupport::Raw {
             set_constant(&mut self.raw_value, &self.input);
         } else if set_constant(&mut self.value, &self.input) {
             self.common.undefined = 0;
@@ -65,7 +65,7 @@ impl Record for Bi {
 }
 
 impl InputRecord for Bi {
-    fn store(&mut self, value: Option<u16>, _device: Device) {
+    fn store(&mut self, value: Option<u16>, _device: DeviceSupport) {
         self.value = value.unwrap_or(self.value);
         // Also cleared when the link has no value to read, as in Base.
         self.common.undefined = 0;

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
-use crate::record::device::Device;
+use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, WriteResult, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::states::{binary_labels, raise_binary, raw_binary};
@@ -120,16 +120,16 @@ impl OutputRecord for Bo {
     }
 
     fn write(step: &mut Step<'_, '_, Self>) -> WriteResult {
-        let device = Device::of(step.lock());
+        let device = DeviceSupport::of(step.lock());
         match device {
-            Device::State => {
+            DeviceSupport::State => {
                 let bo = step.lock();
                 let (name, is_on) = (bo.output.address(), bo.value != 0);
                 step.set_state(&name, is_on);
                 WriteResult::Done(true)
             }
             // This implementation has no errors of time providers to reset.
-            Device::GeneralTime => WriteResult::Done(true),
+            DeviceSupport::GeneralTime => WriteResult::Done(true),
             _ => output::write_link(step),
         }
     }

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu::{self, INVALID, NO, YES};
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::Device;
+use crate::record::device::DeviceSupport;
 use crate::record::output::{OutputFields, fetch_desired, is_closed_loop, may_write, output_fields};
 use crate::record::simulation::{constant, set_constant};
 use crate::record::states::{binary_labels, raise_binary, raw_binary};
@@ -70,7 +70,7 @@ impl Record for Busy {
             step.release_after(high_s);
         }
         step.post(Busy::monitor);
-        if step.lock().value != 0 { Outcome::Held } else { Outcome::done(is_ok) }
+        if step.lock().value != 0 { Outcome::Busy } else { Outcome::done(is_ok) }
     }
 }
 
@@ -94,7 +94,7 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
     }
     let busy = step.lock();
     let (mode, value, raw_value) = (busy.simulation_mode, busy.value, busy.raw_value);
-    let is_raw = Device::of(busy) == Device::Raw;
+    let is_raw = DeviceSupport::of(busy) == DeviceSupport::Raw;
     match mode {
         NO => {
             let value = if is_raw { Value::from(raw_value) } else { Value::from(value) };

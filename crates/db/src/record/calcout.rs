@@ -13,7 +13,7 @@ use crate::menu::{INVALID, USE_OCAL};
 use crate::process::post::Posts;
 use crate::process::scan::event_name;
 use crate::process::step::{Outcome, Step};
-use crate::record::device::Device;
+use crate::record::device::DeviceSupport;
 use crate::record::expression::{
     self, ExpressionOutput, compile, compile_optional, expression_output, is_output_wanted,
 };
@@ -87,7 +87,7 @@ impl Record for CalcOut {
         }
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         expression::field_was_put(self, field, posts);
     }
 
@@ -147,7 +147,7 @@ impl ExpressionOutput for CalcOut {
     }
 
     fn waits(&mut self) -> bool {
-        Device::of(self) == Device::Async
+        DeviceSupport::of(self) == DeviceSupport::Async
     }
 
     fn event(&self) -> Option<Text> {

@@ -88,7 +88,7 @@ impl Record for Compress {
         None
     }
 
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((Kind::F64, self.capacity))
     }
 
@@ -125,7 +125,7 @@ impl Record for Compress {
             Ok(None) | Err(Broken) => true,
         };
         if !is_whole {
-            return Outcome::Alone;
+            return Outcome::NoForward;
         }
         step.lock().common.undefined = 0;
         step.stamp(None);

@@ -24,7 +24,7 @@ pub(crate) struct RecordType {
     pub(crate) devices: &'static [&'static str],
     /// The number of the field VAL.
     pub(crate) value: u16,
-    pub(crate) create: fn() -> Box<dyn Cell>,
+    pub(crate) create: fn() -> Box<dyn LockedRecord>,
 }
 
 impl RecordType {
@@ -55,7 +55,7 @@ pub(crate) trait Fields {
 /// The behaviour of a record type.
 pub(crate) trait Record: Fields + Send {
     /// Receives the routines of the program, before [`Record::init`].
-    fn learn(&mut self, _routines: &Arc<Routines>) {}
+    fn set_routines(&mut self, _routines: &Arc<Routines>) {}
 
     /// Sets fields that depend on others, after links are resolved and before any record is processed.
     fn init(&mut self) {}
@@ -67,13 +67,13 @@ pub(crate) trait Record: Fields + Send {
     }
 
     /// Kind and element count of VAL, if the record decides them.
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         None
     }
 
     /// Kind and element count of a field, if the record decides them.
-    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
-        if field == self.record_type().value { self.value_facts() } else { None }
+    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
+        if field == self.record_type().value { self.value_kind_and_count() } else { None }
     }
 
     /// The size in bytes, including the NUL, of text fields whose row gives no size.
@@ -107,19 +107,19 @@ pub(crate) trait Record: Fields + Send {
 
     /// Seconds between two posts of values that the record collects without being processed (SDEL); `None`: no such
     /// posts.
-    fn post_interval_s(&self) -> Option<f64> {
+    fn collect_interval_s(&self) -> Option<f64> {
         None
     }
 
     /// Called when the interval of [`Record::post_interval_s`] has passed.
-    fn post_gathered(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
+    fn post_collected(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
 
     /// Called when the PV of another IOC that this link points to connects or disconnects.
-    fn link_joined(&mut self, _field: u16, _posts: &mut Posts) {}
+    fn link_state_changed(&mut self, _field: u16, _posts: &mut Posts) {}
 
     /// Called when everything that the record started under this number, through a channel or with Async Soft Channel,
     /// has ended. Returns whether the record is to complete now.
-    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, _number: u8, _posts: &mut Posts) -> bool {
         self.common().is_active != 0
     }
 
@@ -139,11 +139,11 @@ pub(crate) fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
 }
 
 /// A record of any type, behind its lock.
-pub(crate) trait Cell: Send + Sync {
+pub(crate) trait LockedRecord: Send + Sync {
     fn record_type(&self) -> &'static RecordType;
 
     /// Locks the record for the duration of the call; `visit` must not lock another record.
-    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record));
+    fn with_locked(&self, visit: &mut dyn FnMut(&mut dyn Record));
 
     /// Current value, alarm and time of a field.
     fn reading(&self, field: u16) -> Reading;
@@ -156,20 +156,20 @@ pub(crate) trait Cell: Send + Sync {
     /// Processes the record if it may be processed now, and queues the resulting work in `call`.
     fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause);
 
-    fn duplicate(&self) -> Box<dyn Cell>;
+    fn duplicate(&self) -> Box<dyn LockedRecord>;
 
     /// The same record with one more field, which its file is about to set, if its type takes fields from files.
-    fn grown(&self, _field: &str, _value: &Text) -> Option<Box<dyn Cell>> {
+    fn with_field(&self, _field: &str, _value: &Text) -> Option<Box<dyn LockedRecord>> {
         None
     }
 }
 
-impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
+impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
     fn record_type(&self) -> &'static RecordType {
         R::TYPE
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
+    fn with_locked(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
         visit(&mut *lock(self));
     }
 
@@ -179,7 +179,7 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
 
     fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(self);
-        (record.own_facts(field), record.text_size())
+        (record.own_kind_and_count(field), record.text_size())
     }
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
@@ -190,19 +190,19 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
         Step::new(call, self, record, cause).run(cause);
     }
 
-    fn duplicate(&self) -> Box<dyn Cell> {
+    fn duplicate(&self) -> Box<dyn LockedRecord> {
         Box::new(Mutex::new(lock(self).clone()))
     }
 }
 
-impl fmt::Debug for dyn Cell {
+impl fmt::Debug for dyn LockedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.record_type().name)
     }
 }
 
 /// Connects a struct with its record type.
-pub(crate) trait Typed {
+pub(crate) trait HasRecordType {
     const TYPE: &'static RecordType;
 }
 
@@ -212,10 +212,10 @@ pub(crate) fn lock<R>(cell: &Mutex<R>) -> MutexGuard<'_, R> {
 }
 
 /// Locks a record for the duration of `visit`, and returns what `visit` returns.
-pub(crate) fn with<T>(cell: &dyn Cell, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
+pub(crate) fn with<T>(cell: &dyn LockedRecord, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
     let mut visit = Some(visit);
     let mut result = None;
-    cell.visit(&mut |record| {
+    cell.with_locked(&mut |record| {
         if let Some(visit) = visit.take() {
             result = Some(visit(record));
         }
@@ -243,7 +243,7 @@ macro_rules! record_type {
             }
         }
 
-        impl $crate::record::contract::Typed for $record {
+        impl $crate::record::contract::HasRecordType for $record {
             const TYPE: &'static $crate::record::contract::RecordType = &TYPE;
         }
 

@@ -2,7 +2,7 @@
 
 use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 
-pub(crate) use crate::device::{Device, stream};
+pub(crate) use crate::device::{DeviceSupport, stream};
 use crate::link::Link;
 use crate::menu::{INVALID, MAJOR};
 use crate::process::step::{Broken, Element, Outcome, Step};
@@ -62,7 +62,7 @@ pub(crate) use input_fields;
 /// A record that reads a value through INP.
 pub(crate) trait InputRecord: InputFields {
     /// Stores the value that `device` has read; `None`: INP is empty or constant.
-    fn store(&mut self, value: Option<Self::Value>, device: Device);
+    fn store(&mut self, value: Option<Self::Value>, device: DeviceSupport);
 
     /// Sets SVAL to the value of SIOL, unless SIOL is constant, and takes it as raw value or as value.
     fn simulate(&mut self, value: Option<Self::SimulatedValue>, is_raw: bool);
@@ -110,8 +110,8 @@ fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, Outcom
 
 /// Reads INP. `None`: the record that INP processes has not completed; this record is called again then.
 fn read_device<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Option<ReadResult> {
-    let device = Device::of(step.lock());
-    if device == Device::Raw {
+    let device = DeviceSupport::of(step.lock());
+    if device == DeviceSupport::Raw {
         return Some(R::read_raw(step).map_or(ReadResult::Failed, |()| ReadResult::Raw));
     }
     match fetch(step, device) {
@@ -123,15 +123,15 @@ fn read_device<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Option<ReadResult>
         }
         InputValue::Waiting => return None,
     }
-    if device == Device::Environment {
+    if device == DeviceSupport::Environment {
         check_environment(step, R::input);
     }
     Some(ReadResult::Value)
 }
 
 /// Reads INP for Soft Channel and Async Soft Channel, and takes the time stamp of the source if TSE requests that.
-fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: Device) -> InputValue<T> {
-    let is_async = device == Device::Async;
+fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: DeviceSupport) -> InputValue<T> {
+    let is_async = device == DeviceSupport::Async;
     if let Some(value) = value_without_link(step, device, T::KIND) {
         let value = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
         return value.map_or(InputValue::Failed, InputValue::Value);
@@ -159,10 +159,10 @@ fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: Device)
 }
 
 /// The value from a device support that does not read through a link.
-fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Option<Value> {
+fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: DeviceSupport, kind: Kind) -> Option<Value> {
     let address = step.lock().input().address();
     match device {
-        Device::Timestamp => {
+        DeviceSupport::Timestamp => {
             step.stamp(None);
             let time = step.lock().common().time;
             Some(match kind {
@@ -170,7 +170,7 @@ fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: Device
                 _ => seconds(time).into(),
             })
         }
-        Device::GeneralTime => Some(match kind {
+        DeviceSupport::GeneralTime => Some(match kind {
             // The only time provider, as in an IOC of EPICS Base without time hardware.
             Kind::Text if address.to_str().eq_ignore_ascii_case("TOPTCP") => "OS Clock".into(),
             Kind::Text => {
@@ -182,17 +182,17 @@ fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: Device
             // The providers have no errors to count.
             _ => 0_i32.into(),
         }),
-        Device::State => Some(u16::from(step.state(&address)).into()),
-        Device::Environment => Some(step.site().variable(&address.to_str()).unwrap_or(Text::EMPTY).into()),
-        Device::Soft | Device::Raw | Device::Async | Device::Stdio => None,
+        DeviceSupport::State => Some(u16::from(step.state(&address)).into()),
+        DeviceSupport::Environment => Some(step.site().variable(&address.to_str()).unwrap_or(Text::EMPTY).into()),
+        DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async | DeviceSupport::Stdio => None,
     }
 }
 
 /// Raises the alarm of an environment variable that is not set, after VAL has become empty.
 pub(crate) fn check_environment<R: Record>(step: &mut Step<'_, '_, R>, link: impl Fn(&R) -> &Link) {
-    let device = Device::of(step.lock());
+    let device = DeviceSupport::of(step.lock());
     let address = link(step.lock()).address();
-    if device == Device::Environment && step.site().variable(&address.to_str()).is_none() {
+    if device == DeviceSupport::Environment && step.site().variable(&address.to_str()).is_none() {
         let record = step.lock();
         let common = record.common();
         let severity = common.undefined_severity;

@@ -9,7 +9,7 @@ use fodo_data::{Kind, Scalar};
 use crate::field::{ASL0, Dbf, FieldInfo, NOMOD, PP};
 use crate::menu;
 use crate::record::array::KINDS;
-use crate::record::inert::Place;
+use crate::record::inert::FieldValue;
 
 /// The texts of the tables, by record type.
 const TABLES: &[(&str, &str)] = &[
@@ -33,9 +33,9 @@ const MENUS: &[(&str, &[&str])] = &[
 
 /// The fields of a record type, in the order of its rows.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct FieldTable {
     pub(super) rows: Vec<FieldInfo>,
-    pub(super) places: Vec<Place>,
+    pub(super) values: Vec<FieldValue>,
     /// The indices of the arrays, and what determines their kind and size.
     pub(super) arrays: Vec<(usize, ArrayOf)>,
 }
@@ -69,10 +69,10 @@ pub(crate) fn has_table(record_type: &str) -> bool {
 }
 
 /// Reads the fields of a record type. Like all record types, they live until the process ends.
-pub(super) fn table(record_type: &str) -> Option<Table> {
+pub(super) fn table(record_type: &str) -> Option<FieldTable> {
     let text = TABLES.iter().find(|(name, _)| *name == record_type).map(|(_, text)| *text)?;
     let mut menus: Vec<(&str, &'static [&'static str])> = MENUS.to_vec();
-    let mut table = Table::default();
+    let mut table = FieldTable::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if let Some((name, choices)) = line.strip_prefix("menu ").and_then(|menu| menu.split_once(' ')) {
             menus.push((name, choices.split('|').collect::<Vec<_>>().leak()));
@@ -83,7 +83,7 @@ pub(super) fn table(record_type: &str) -> Option<Table> {
     Some(table)
 }
 
-impl Table {
+impl FieldTable {
     fn add(&mut self, names: &'static str, description: &'static str, menus: &[(&str, &'static [&'static str])]) {
         let mut words = description.split(' ');
         let (dbf_name, argument) = split(words.next().unwrap_or_default());
@@ -106,12 +106,12 @@ impl Table {
             {
                 self.arrays.push((self.rows.len(), array));
             }
-            let mut place = Place::new(dbf);
+            let mut value = FieldValue::new(dbf);
             if let Some(Ok(initial)) = initial.map(|number| Scalar::F64(number).to_kind(dbf.kind(), None)) {
-                place.slot().set(initial);
+                value.slot().set(initial);
             }
             self.rows.push(FieldInfo { name, dbf, size, menu, flags });
-            self.places.push(place);
+            self.values.push(value);
         }
     }
 
@@ -172,10 +172,10 @@ mod tests {
         for (record_type, text) in TABLES {
             let Some(table) = table(record_type) else { panic!("{record_type} has no table") };
 
-            for (row, place) in table.rows.iter().zip(&table.places) {
+            for (row, value) in table.rows.iter().zip(&table.values) {
                 assert!(row.dbf != Dbf::String || row.size > 0, "{record_type}.{}", row.name);
                 assert!(row.dbf != Dbf::Menu || !row.menu.is_empty(), "{record_type}.{}", row.name);
-                assert!(format!("{place:?}").starts_with(&format!("{:?}", row.dbf)), "{record_type}.{}", row.name);
+                assert!(format!("{value:?}").starts_with(&format!("{:?}", row.dbf)), "{record_type}.{}", row.name);
             }
             let names: HashSet<&str> = table.rows.iter().map(|row| row.name).collect();
             assert_eq!(names.len(), table.rows.len(), "{record_type} has a field twice");

@@ -86,7 +86,7 @@ impl Record for Histogram {
         None
     }
 
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((Kind::U32, self.n_bins.into()))
     }
 
@@ -105,11 +105,11 @@ impl Record for Histogram {
         Ok(())
     }
 
-    fn post_interval_s(&self) -> Option<f64> {
+    fn collect_interval_s(&self) -> Option<f64> {
         (self.post_interval > 0.0).then_some(self.post_interval)
     }
 
-    fn post_gathered(&mut self, now: TimeStamp, posts: &mut Posts) {
+    fn post_collected(&mut self, now: TimeStamp, posts: &mut Posts) {
         if self.n_since_post > 0 {
             self.common.time = now;
             posts.post(self, VAL, CHANGED);

@@ -15,75 +15,75 @@ use crate::process::engine::EngineCall;
 use crate::process::post::{Posts, reading};
 use crate::process::step::{Outcome, ProcessCause, Step};
 use crate::record::array::kind_of;
-use crate::record::field_table::{ArrayOf, CapacityOf, KindOf, Table, table};
-use crate::record::{Cell, Fields, Record, RecordType, changes, lock, post_value, raise_undefined};
+use crate::record::field_table::{ArrayOf, CapacityOf, FieldTable, KindOf, table};
+use crate::record::{Fields, LockedRecord, Record, RecordType, changes, lock, post_value, raise_undefined};
 
-macro_rules! places {
+macro_rules! field_values {
     ($($dbf:ident $rust:ty;)*) => {
         /// A field of an inert record.
         #[derive(Clone, Debug)]
-        pub(super) enum Place {
+        pub(super) enum FieldValue {
             $($dbf($rust),)*
             Array(Array),
         }
 
-        impl Place {
+        impl FieldValue {
             /// An empty field.
-            pub(super) fn new(dbf: Dbf) -> Place {
+            pub(super) fn new(dbf: Dbf) -> FieldValue {
                 match dbf {
-                    $(Dbf::$dbf => Place::$dbf(Default::default()),)*
-                    Dbf::Array => Place::Array(Array::empty(Kind::F64)),
+                    $(Dbf::$dbf => FieldValue::$dbf(Default::default()),)*
+                    Dbf::Array => FieldValue::Array(Array::empty(Kind::F64)),
                 }
             }
 
             pub(super) fn slot(&mut self) -> Slot<'_> {
                 match self {
-                    $(Place::$dbf(place) => Slot::$dbf(place),)*
-                    Place::Array(place) => Slot::Array(place),
+                    $(FieldValue::$dbf(field) => Slot::$dbf(field),)*
+                    FieldValue::Array(field) => Slot::Array(field),
                 }
             }
         }
     };
 }
 
-places! {
+field_values! {
     String Text; Char i8; UChar u8; Short i16; UShort u16; Long i32; ULong u32; Int64 i64; UInt64 u64; Float f32;
     Double f64; Enum u16; Menu u16; Device u16; InLink Link; OutLink Link; FwdLink Link;
 }
 
 /// A record of a type that Fodo does not implement.
 #[derive(Clone, Debug)]
-struct Inert {
+struct StandInRecord {
     common: Common,
-    shape: &'static Shape,
+    stand_in: &'static StandInType,
     /// The fields, in the order of the rows.
-    fields: Vec<Place>,
+    fields: Vec<FieldValue>,
     /// VAL as last posted.
     posted: Option<Value>,
 }
 
 /// The type of an inert record.
 #[derive(Debug)]
-struct Shape {
+struct StandInType {
     record_type: RecordType,
     /// The fields of a new record.
-    fields: Vec<Place>,
+    fields: Vec<FieldValue>,
     arrays: Vec<(usize, ArrayOf)>,
     /// Whether its fields come from a table, so that a file cannot add any.
     has_table: bool,
 }
 
 /// Creates a record of the type with this name.
-pub(crate) fn cell(record_type: &str) -> Box<dyn Cell> {
-    let shape = plain(record_type);
-    let fields = shape.fields.clone();
-    let mut body = Inert { common: Common::default(), shape, fields, posted: None };
+pub(crate) fn cell(record_type: &str) -> Box<dyn LockedRecord> {
+    let stand_in = plain(record_type);
+    let fields = stand_in.fields.clone();
+    let mut body = StandInRecord { common: Common::default(), stand_in, fields, posted: None };
     body.fit_arrays();
     body.posted = body.value();
-    Box::new(InertCell { shape, body: Mutex::new(body) })
+    Box::new(LockedStandIn { stand_in, body: Mutex::new(body) })
 }
 
-impl Fields for Inert {
+impl Fields for StandInRecord {
     fn common(&mut self) -> &mut Common {
         &mut self.common
     }
@@ -92,22 +92,22 @@ impl Fields for Inert {
         if let Some(slot) = Common::SLOTS.get(usize::from(field)) {
             return Some(slot(&mut self.common));
         }
-        self.fields.get_mut(usize::from(field - Common::COUNT)).map(Place::slot)
+        self.fields.get_mut(usize::from(field - Common::COUNT)).map(FieldValue::slot)
     }
 
     fn record_type(&self) -> &'static RecordType {
-        &self.shape.record_type
+        &self.stand_in.record_type
     }
 }
 
-impl Record for Inert {
+impl Record for StandInRecord {
     fn init(&mut self) {
         self.fit_arrays();
         self.posted = self.value();
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
-        let row = row(self.shape.record_type.rows, field)?;
+        let row = row(self.stand_in.record_type.rows, field)?;
         crate::meta::ranges(row, meta);
         if let Some(digits) = self.number("PREC").filter(|_| matches!(row.dbf, Dbf::Float | Dbf::Double)) {
             meta.precision = crate::meta::precision(row, digits as i16);
@@ -117,7 +117,7 @@ impl Record for Inert {
         {
             meta.units = units;
         }
-        if field == self.shape.record_type.value
+        if field == self.stand_in.record_type.value
             && let (Some(low), Some(high)) = (self.number("LOPR"), self.number("HOPR"))
         {
             meta.display = Limits { low, high };
@@ -126,24 +126,24 @@ impl Record for Inert {
         None
     }
 
-    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
         let index = usize::from(field.checked_sub(Common::COUNT)?);
-        let (_, array) = self.shape.arrays.iter().find(|(of, _)| *of == index)?;
+        let (_, array) = self.stand_in.arrays.iter().find(|(of, _)| *of == index)?;
         Some(self.array_facts(*array))
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         step.stamp(None);
-        step.post(Inert::monitor);
+        step.post(StandInRecord::monitor);
         Outcome::Done
     }
 }
 
-impl Inert {
+impl StandInRecord {
     /// The value of a field; `None` if the record does not have it.
     fn field(&self, name: &str) -> Option<Value> {
-        let index = self.shape.record_type.rows.iter().position(|row| row.name == name)?;
-        self.fields.get(index).map(|place| place.clone().slot().value())
+        let index = self.stand_in.record_type.rows.iter().position(|row| row.name == name)?;
+        self.fields.get(index).map(|field| field.clone().slot().value())
     }
 
     fn number(&self, name: &str) -> Option<f64> {
@@ -151,12 +151,12 @@ impl Inert {
     }
 
     fn value(&mut self) -> Option<Value> {
-        self.slot(self.shape.record_type.value).map(|slot| slot.value())
+        self.slot(self.stand_in.record_type.value).map(|slot| slot.value())
     }
 
     fn array_facts(&self, array: ArrayOf) -> (Kind, u32) {
         let number = |index: usize| {
-            let value = self.fields.get(index).and_then(|place| place.clone().slot().value().first());
+            let value = self.fields.get(index).and_then(|field| field.clone().slot().value().first());
             value.and_then(|scalar| scalar.to_f64().ok()).unwrap_or_default()
         };
         let kind = match array.kind {
@@ -172,9 +172,9 @@ impl Inert {
 
     /// Makes the arrays empty and of their own kind, before any value is put to them.
     fn fit_arrays(&mut self) {
-        for (index, array) in &self.shape.arrays {
+        for (index, array) in &self.stand_in.arrays {
             let (kind, _) = self.array_facts(*array);
-            if let Some(Place::Array(array)) = self.fields.get_mut(*index) {
+            if let Some(FieldValue::Array(array)) = self.fields.get_mut(*index) {
                 *array = Array::empty(kind);
             }
         }
@@ -189,17 +189,17 @@ impl Inert {
 }
 
 /// An inert record behind its lock.
-struct InertCell {
-    shape: &'static Shape,
-    body: Mutex<Inert>,
+struct LockedStandIn {
+    stand_in: &'static StandInType,
+    body: Mutex<StandInRecord>,
 }
 
-impl Cell for InertCell {
+impl LockedRecord for LockedStandIn {
     fn record_type(&self) -> &'static RecordType {
-        &self.shape.record_type
+        &self.stand_in.record_type
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
+    fn with_locked(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
         visit(&mut *lock(&self.body));
     }
 
@@ -209,7 +209,7 @@ impl Cell for InertCell {
 
     fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(&self.body);
-        (record.own_facts(field), record.text_size())
+        (record.own_kind_and_count(field), record.text_size())
     }
 
     fn after_put(&self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
@@ -220,24 +220,24 @@ impl Cell for InertCell {
         Step::new(call, &self.body, record, cause).run(cause);
     }
 
-    fn duplicate(&self) -> Box<dyn Cell> {
-        Box::new(InertCell { shape: self.shape, body: Mutex::new(lock(&self.body).clone()) })
+    fn duplicate(&self) -> Box<dyn LockedRecord> {
+        Box::new(LockedStandIn { stand_in: self.stand_in, body: Mutex::new(lock(&self.body).clone()) })
     }
 
-    fn grown(&self, field: &str, value: &Text) -> Option<Box<dyn Cell>> {
-        let rows = self.shape.record_type.rows;
-        let becomes_text = field == "VAL" && !self.shape.has_text() && value.to_str().trim().parse::<f64>().is_err();
+    fn with_field(&self, field: &str, value: &Text) -> Option<Box<dyn LockedRecord>> {
+        let rows = self.stand_in.record_type.rows;
+        let becomes_text = field == "VAL" && !self.stand_in.has_text() && value.to_str().trim().parse::<f64>().is_err();
         let is_new = number(rows, field).is_none() && rows.len() < INERT_FIELDS_MAX && is_name(field);
-        if self.shape.has_table || !becomes_text && !is_new {
+        if self.stand_in.has_table || !becomes_text && !is_new {
             return None;
         }
-        let shape = grown(self.shape, field);
-        let mut body = Inert { shape, ..lock(&self.body).clone() };
+        let stand_in = type_with_field(self.stand_in, field);
+        let mut body = StandInRecord { stand_in, ..lock(&self.body).clone() };
         match body.fields.first_mut().filter(|_| becomes_text) {
-            Some(value) => *value = Place::new(Dbf::String),
-            None => body.fields.push(Place::new(Dbf::String)),
+            Some(value) => *value = FieldValue::new(Dbf::String),
+            None => body.fields.push(FieldValue::new(Dbf::String)),
         }
-        Some(Box::new(InertCell { shape, body: Mutex::new(body) }))
+        Some(Box::new(LockedStandIn { stand_in, body: Mutex::new(body) }))
     }
 }
 
@@ -250,7 +250,7 @@ fn is_name(field: &str) -> bool {
         && field.bytes().all(is_part)
 }
 
-impl Shape {
+impl StandInType {
     /// Whether VAL is a text.
     fn has_text(&self) -> bool {
         self.record_type.rows.first().is_some_and(|value| value.dbf == Dbf::String)
@@ -260,52 +260,53 @@ impl Shape {
 /// The types of inert records. Like all record types, they live until the process ends. There is one for each set of
 /// fields that occurs in the files, far fewer than records.
 #[derive(Default)]
-struct Shapes {
+struct StandInTypes {
     /// With the fields of a table or with VAL only, by type name.
-    plain: HashMap<String, &'static Shape>,
-    /// With one field more than another shape, by the address of that shape and the name of the field.
-    grown: HashMap<(usize, String), &'static Shape>,
+    plain: HashMap<String, &'static StandInType>,
+    /// With one field more than another type, by the address of that type and the name of the field.
+    extended: HashMap<(usize, String), &'static StandInType>,
 }
 
-static SHAPES: LazyLock<Mutex<Shapes>> = LazyLock::new(Mutex::default);
+static STAND_IN_TYPES: LazyLock<Mutex<StandInTypes>> = LazyLock::new(Mutex::default);
 
-fn plain(name: &str) -> &'static Shape {
-    let mut shapes = lock(&SHAPES);
-    shapes.plain.entry(name.to_owned()).or_insert_with(|| {
+fn plain(name: &str) -> &'static StandInType {
+    let mut types = lock(&STAND_IN_TYPES);
+    types.plain.entry(name.to_owned()).or_insert_with(|| {
         let of_table = table(name);
         let has_table = of_table.is_some();
-        let table = of_table.unwrap_or_else(|| Table {
+        let table = of_table.unwrap_or_else(|| FieldTable {
             rows: vec![value_row(Dbf::Double)],
-            places: vec![Place::new(Dbf::Double)],
+            values: vec![FieldValue::new(Dbf::Double)],
             arrays: Vec::new(),
         });
-        shape(name.to_owned().leak(), table, has_table)
+        stand_in_type(name.to_owned().leak(), table, has_table)
     })
 }
 
 /// A type with one more field, or with a text as VAL.
-fn grown(of: &'static Shape, field: &str) -> &'static Shape {
-    let mut shapes = lock(&SHAPES);
+fn type_with_field(of: &'static StandInType, field: &str) -> &'static StandInType {
+    let mut types = lock(&STAND_IN_TYPES);
     let key = (std::ptr::from_ref(of).addr(), field.to_owned());
-    shapes.grown.entry(key).or_insert_with(|| {
-        let mut table = Table { rows: of.record_type.rows.to_vec(), places: of.fields.clone(), arrays: Vec::new() };
+    types.extended.entry(key).or_insert_with(|| {
+        let mut table =
+            FieldTable { rows: of.record_type.rows.to_vec(), values: of.fields.clone(), arrays: Vec::new() };
         match table.rows.first_mut().filter(|_| field == "VAL") {
             Some(value) => *value = value_row(Dbf::String),
             None => {
                 table.rows.push(text_row(field.to_owned().leak(), Dbf::String, 0));
-                table.places.push(Place::new(Dbf::String));
+                table.values.push(FieldValue::new(Dbf::String));
             }
         }
-        shape(of.record_type.name, table, false)
+        stand_in_type(of.record_type.name, table, false)
     })
 }
 
-fn shape(name: &'static str, table: Table, has_table: bool) -> &'static Shape {
-    let Table { rows, places, arrays } = table;
+fn stand_in_type(name: &'static str, table: FieldTable, has_table: bool) -> &'static StandInType {
+    let FieldTable { rows, values: fields, arrays } = table;
     let value = rows.iter().position(|row| row.name == "VAL").unwrap_or_default() as u16;
     let create = || cell("");
     let record_type = RecordType { name, rows: rows.leak(), devices: &[], value: Common::COUNT + value, create };
-    Box::leak(Box::new(Shape { record_type, fields: places, arrays, has_table }))
+    Box::leak(Box::new(StandInType { record_type, fields, arrays, has_table }))
 }
 
 fn value_row(dbf: Dbf) -> FieldInfo {

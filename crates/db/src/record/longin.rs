@@ -10,7 +10,7 @@ macro_rules! integer_input {
         use crate::field::{Dbf, record_fields};
         use crate::link::Target;
         use crate::process::post::Posts;
-        use crate::record::device::{self, Device, InputRecord, ReadResult, input_fields};
+        use crate::record::device::{self, DeviceSupport, InputRecord, ReadResult, input_fields};
         use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
         use crate::record::simulation::{self, set_constant, simulated};
         use crate::record::{Record, record_type};
@@ -64,7 +64,7 @@ macro_rules! integer_input {
         }
 
         impl InputRecord for $record {
-            fn store(&mut self, value: Option<$number>, _device: Device) {
+            fn store(&mut self, value: Option<$number>, _device: DeviceSupport) {
                 self.value = value.unwrap_or(self.value);
             }
 

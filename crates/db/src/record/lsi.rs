@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Link;
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::{Device, check_environment};
+use crate::record::device::{DeviceSupport, check_environment};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulated, simulation_mode};
 use crate::record::{Record, record_type};
@@ -52,7 +52,7 @@ impl Record for Lsi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let is_environment = Device::of(step.lock()) == Device::Environment;
+        let is_environment = DeviceSupport::of(step.lock()) == DeviceSupport::Environment;
         let mode = simulation_mode(step);
         // Soft Channel does not clear UDF, as in Base.
         let is_defined = is_environment || mode != SimulationMode::Device;

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
+use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{AlarmFilter, filtered};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{are_defined, initial_mask, labels, raise_state, severity, shifted_right};
@@ -51,7 +51,7 @@ impl Record for Mbbi {
         if let Some(value) = simulation::constant::<u16>(&self.simulation_value_link) {
             self.simulation_value = value.into();
         }
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         if is_raw {
             set_constant(&mut self.raw_value, &self.input);
         } else if set_constant(&mut self.value, &self.input) {
@@ -88,7 +88,7 @@ impl Record for Mbbi {
 }
 
 impl InputRecord for Mbbi {
-    fn store(&mut self, value: Option<u16>, _device: Device) {
+    fn store(&mut self, value: Option<u16>, _device: DeviceSupport) {
         self.value = value.unwrap_or(self.value);
         // Also cleared when the link has no value to read, as in Base.
         self.common.undefined = 0;

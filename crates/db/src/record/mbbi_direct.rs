@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Outcome, Step};
-use crate::record::device::{self, Device, InputFields, InputRecord, ReadResult, input_fields};
+use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{bit, initial_mask, shifted_right};
 use crate::record::{CHANGED, Record, changes, is_changed, raise_undefined, record_type};
@@ -45,7 +45,7 @@ impl Record for MbbiDirect {
     fn init(&mut self) {
         simulation::init(self);
         set_constant(&mut self.simulation_value, &self.simulation_value_link);
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         if is_raw {
             set_constant(&mut self.raw_value, &self.input);
         } else if set_constant(&mut self.value, &self.input) {
@@ -68,7 +68,7 @@ impl Record for MbbiDirect {
 }
 
 impl InputRecord for MbbiDirect {
-    fn store(&mut self, value: Option<u32>, _device: Device) {
+    fn store(&mut self, value: Option<u32>, _device: DeviceSupport) {
         self.value = value.map_or(self.value, u32::cast_signed);
         // Also cleared when the link has no value to read, as in Base.
         self.common.undefined = 0;

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
-use crate::record::device::Device;
+use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{are_defined, initial_mask, labels, raise_state, severity, shifted_left};
@@ -51,7 +51,7 @@ impl Record for Mbbo {
         if set_constant(&mut self.value, &self.desired_output) {
             self.common.undefined = 0;
         }
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         self.mask = initial_mask(self.mask, self.bits, is_raw.then_some(self.shift));
         self.define();
         self.convert();
@@ -69,7 +69,7 @@ impl Record for Mbbo {
     }
 
     /// Without defined states, VAL is a plain number, as in Base.
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((if self.states_defined == 0 { Kind::U16 } else { Kind::Enum }, 1))
     }
 
@@ -109,7 +109,7 @@ impl OutputRecord for Mbbo {
     }
 
     fn value_to_write(&mut self) -> Option<Value> {
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         Some(if is_raw { (self.raw_value & self.mask).into() } else { self.value.into() })
     }
 

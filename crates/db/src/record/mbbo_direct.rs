@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP};
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
-use crate::record::device::Device;
+use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, constant, simulated};
 use crate::record::states::{bit, initial_mask, shifted_left};
@@ -55,7 +55,7 @@ impl Record for MbboDirect {
             self.value = value.cast_signed();
             self.common.undefined = 0;
         }
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         let bits = self.bit_count.cast_unsigned();
         self.mask = initial_mask(self.mask, bits, is_raw.then_some(self.shift));
         if self.common.undefined != 0 {
@@ -119,7 +119,7 @@ impl OutputRecord for MbboDirect {
 
     fn value_to_write(&mut self) -> Option<Value> {
         // VAL is signed, but written as unsigned, as in Base.
-        let is_raw = Device::of(self) == Device::Raw;
+        let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         Some(if is_raw { self.raw_value & self.mask } else { self.value.cast_unsigned() }.into())
     }
 

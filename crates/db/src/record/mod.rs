@@ -59,6 +59,6 @@ mod transform;
 mod waveform;
 
 pub(crate) use contract::{
-    CHANGED, Cell, Fields, Record, RecordType, changes, index_in, is_changed, lock, post_value, raise_undefined,
-    record_type,
+    CHANGED, Fields, LockedRecord, Record, RecordType, changes, index_in, is_changed, lock, post_value,
+    raise_undefined, record_type,
 };

@@ -7,7 +7,7 @@ use crate::menu::{CLOSED_LOOP, INVALID, RAW};
 use crate::process::post::Posts;
 use crate::process::step::{Broken, Element, Outcome, Step};
 use crate::record::Record;
-use crate::record::device::{Device, stream};
+use crate::record::device::{DeviceSupport, stream};
 use crate::record::simulation::{OutputTarget, Simulated, output_target, time_source};
 
 /// The fields of an output; [`output_fields!`] implements it.
@@ -73,7 +73,7 @@ pub(crate) trait OutputRecord: OutputFields + Simulated {
 
     /// The value to write to the device, raw or converted as it requires; `None`: write nothing this time.
     fn value_to_write(&mut self) -> Option<Value> {
-        Some(if Device::of(self) == Device::Raw { self.raw_value() } else { self.value() })
+        Some(if DeviceSupport::of(self) == DeviceSupport::Raw { self.raw_value() } else { self.value() })
     }
 
     /// Converts a value to what the link's target accepts; `None`: do not write it.
@@ -218,17 +218,17 @@ fn drive<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
 
 /// Writes the value through OUT (Soft Channel, Raw and Async Soft Channel), or as a line (stdio).
 pub(crate) fn write_link<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
-    let device = Device::of(step.lock());
-    let is_async = device == Device::Async;
+    let device = DeviceSupport::of(step.lock());
+    let is_async = device == DeviceSupport::Async;
     if is_async && step.is_completion {
         return WriteResult::Done(true);
     }
     let value = step.lock().value_to_write();
-    if device != Device::Stdio && step.lock().output().is_constant() {
+    if device != DeviceSupport::Stdio && step.lock().output().is_constant() {
         return WriteResult::Done(true);
     }
     let kind = step.kind_at(R::output);
-    if device == Device::Stdio {
+    if device == DeviceSupport::Stdio {
         let stream = stream(step.lock().output());
         if let (Some(Scalar::Text(line)), Some(stream)) = (value.as_ref().and_then(Value::first), stream) {
             step.print(stream, line);

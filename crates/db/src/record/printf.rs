@@ -8,7 +8,7 @@ use crate::link::Constant;
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
 use crate::record::c_format::FormatSpec;
-use crate::record::device::{Device, stream};
+use crate::record::device::{DeviceSupport, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
 use crate::record::{CHANGED, Record, record_type};
 
@@ -65,7 +65,7 @@ impl Record for Printf {
             printf.common.undefined = 0;
             step.stamp(None);
         }
-        let (is_well, is_waiting) = write(step);
+        let (is_ok, is_waiting) = write(step);
         if is_waiting {
             return Outcome::Waiting;
         }
@@ -74,28 +74,28 @@ impl Record for Printf {
             posts.post(printf, VAL, mask);
             posts.post(printf, LEN, mask);
         });
-        Outcome::done(is_well)
+        Outcome::done(is_ok)
     }
 }
 
 /// Writes the text to OUT. Returns whether that succeeded, and whether the record has to wait for completion.
 fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
-    let device = Device::of(step.lock());
-    if device == Device::Async && step.is_completion {
+    let device = DeviceSupport::of(step.lock());
+    if device == DeviceSupport::Async && step.is_completion {
         return (true, false);
     }
     let (stream, line) = {
         let printf = step.lock();
         (stream(&printf.output), printf.value.clone())
     };
-    if let (Device::Stdio, Some(stream)) = (device, stream) {
+    if let (DeviceSupport::Stdio, Some(stream)) = (device, stream) {
         step.print(stream, line);
         return (true, false);
     }
     let kind = step.kind_at(|printf| &printf.output);
     let value = Value::from(step.lock().value.clone());
     let Some(value) = long_text::to_target_kind(value, kind) else { return (true, false) };
-    if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
+    if device == DeviceSupport::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
         return (true, true);
     }
     (step.drive("OUT", |printf| &printf.output, value).is_ok(), false)

@@ -81,7 +81,7 @@ impl Record for SCalcOut {
     }
 
     fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
-        self.link_joined(field, posts);
+        self.link_state_changed(field, posts);
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Record for SCalcOut {
         }
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         if let Some(index) = index_in(field, INAA, N_TEXTS) {
             self.text_input_states[index] = state_of(&self.text_inputs[index]);
             posts.post(self, IAAV + index as u16, EventMask::VALUE);

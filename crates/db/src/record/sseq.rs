@@ -116,12 +116,12 @@ impl Record for SSeq {
         Ok(())
     }
 
-    fn written(&mut self, number: u8, posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, number: u8, posts: &mut Posts) -> bool {
         self.set_waiting(number.into(), 0, posts);
         self.progress == SequenceState::WaitingForWrite
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }

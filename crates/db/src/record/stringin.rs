@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::menu;
 use crate::process::post::Posts;
 use crate::process::step::{Outcome, Step};
-use crate::record::device::{self, Device, InputRecord, ReadResult, input_fields};
+use crate::record::device::{self, DeviceSupport, InputRecord, ReadResult, input_fields};
 use crate::record::long_text::{cut, post_mask};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::{Record, changes, post_value, record_type};
@@ -55,7 +55,7 @@ impl Record for StringIn {
 }
 
 impl InputRecord for StringIn {
-    fn store(&mut self, value: Option<Text>, _device: Device) {
+    fn store(&mut self, value: Option<Text>, _device: DeviceSupport) {
         let Some(value) = value else { return };
         self.value = cut(value);
         self.common.undefined = 0;

@@ -66,7 +66,7 @@ impl std::fmt::Debug for RoutineLookup {
 }
 
 impl Record for Sub {
-    fn learn(&mut self, routines: &Arc<Routines>) {
+    fn set_routines(&mut self, routines: &Arc<Routines>) {
         self.routines = Arc::clone(routines);
     }
 

@@ -67,7 +67,7 @@ impl Record for SubArray {
         None
     }
 
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((self.kind(), self.capacity))
     }
 

@@ -154,7 +154,7 @@ impl Record for SWait {
         index.and_then(|index| self.interrupts.get(index)).is_some_and(|interrupts| *interrupts != 0)
     }
 
-    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, _number: u8, _posts: &mut Posts) -> bool {
         let is_driven = self.progress == OutputState::Driven;
         if is_driven {
             self.progress = OutputState::Written;
@@ -162,7 +162,7 @@ impl Record for SWait {
         is_driven
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
@@ -245,7 +245,7 @@ fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
         let value = if has_desired { desired(step) } else { step.lock().value };
         if step.drive_notifying(|swait| &swait.output, value, 0) {
             step.lock().progress = OutputState::Driven;
-            outcome = Outcome::Held;
+            outcome = Outcome::Busy;
         }
     }
     let event = event_name(&step.lock().output_event.to_string().into());

@@ -113,7 +113,7 @@ impl Record for Transform {
         }
     }
 
-    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
@@ -129,7 +129,7 @@ impl Record for Transform {
         if transform.common.new_severity >= INVALID && transform.invalid_action == DO_NOTHING {
             step.stamp(None);
             step.post(|transform, posts| posts.alarms(transform));
-            return Outcome::Alone;
+            return Outcome::NoForward;
         }
         step.lock().calculate();
         for (index, name) in OUTPUTS.iter().enumerate() {

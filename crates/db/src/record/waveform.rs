@@ -49,7 +49,7 @@ impl Record for Waveform {
         None
     }
 
-    fn value_facts(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
         Some((self.array_meta().kind, self.capacity))
     }
 

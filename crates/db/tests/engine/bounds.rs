@@ -6,13 +6,13 @@ use std::time::Duration;
 use fodo_data::{Alarm, Severity, Status};
 use fodo_db::{Event, Input};
 
-use super::Ioc;
+use super::TestIoc;
 
 /// Unusual values that a client may write to a delay field.
 const ODD_DELAYS: [f64; 10] =
     [1e-12, 5e-324, -1.0, 0.0, 1e300, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-5];
 
-impl Ioc {
+impl TestIoc {
     /// Advances the time, with one call for each deadline. Returns the number of calls.
     fn pass(&mut self, by: Duration) -> usize {
         let end = self.now + by;
@@ -36,7 +36,7 @@ impl Ioc {
 
 #[test]
 fn a_pulse_that_begins_again_when_it_ends_lets_time_pass_and_others_be_scanned() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(bo, x) { field(OMSL, closed_loop) field(DOL, one) field(HIGH, 1e-12) field(FLNK, count) }
          record(bo, one) { field(VAL, 1) }
          record(calc, count) { field(CALC, \"VAL+1\") }
@@ -67,7 +67,7 @@ fn every_number_in_the_place_of_a_delay_lets_time_pass() {
     ];
     for (record_type, field, rest) in delayed {
         for delay_s in ODD_DELAYS {
-            let mut ioc = Ioc::new(&format!(
+            let mut ioc = TestIoc::new(&format!(
                 "record({record_type}, x) {{ {rest} }} record(bo, one) {{ field(VAL, 1) }} record(ao, sink) {{}}
                  record(calcout, again) {{ field(CALC, \"VAL+1\") field(ODLY, 0.001) field(OUT, \"x.PROC CA\") }}
                  record(calc, scanned) {{ field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }}"
@@ -85,7 +85,7 @@ fn every_number_in_the_place_of_a_delay_lets_time_pass() {
 
 #[test]
 fn a_pulse_that_is_put_again_before_its_end_is_longer() {
-    let mut ioc = Ioc::new("record(bo, pulse) { field(HIGH, 1) }");
+    let mut ioc = TestIoc::new("record(bo, pulse) { field(HIGH, 1) }");
     ioc.put("pulse", 1_i32, None).unwrap();
     ioc.pass(Duration::from_millis(600));
     ioc.put("pulse", 1_i32, None).unwrap();
@@ -108,7 +108,7 @@ fn fanouts_that_lead_to_one_another_sixteen_times_end_in_a_report() {
     }
     writeln!(db, "record(calc, f12) {{ field(CALC, \"VAL+1\") }} record(calc, other) {{ field(CALC, \"VAL+1\") }}")
         .unwrap();
-    let mut ioc = Ioc::new(&db);
+    let mut ioc = TestIoc::new(&db);
 
     ioc.put("f0.PROC", 1_i32, Some(1)).unwrap();
 
@@ -128,7 +128,7 @@ fn inputs_that_process_one_another_twenty_times_are_broken_links_in_the_end() {
         writeln!(db, "record(calc, c{index}) {{ {inputs} }}").unwrap();
     }
     db.push_str("record(calc, c12) { field(CALC, \"1\") }");
-    let mut ioc = Ioc::new(&db);
+    let mut ioc = TestIoc::new(&db);
 
     ioc.put("c0.PROC", 1_i32, None).unwrap();
 
@@ -139,7 +139,7 @@ fn inputs_that_process_one_another_twenty_times_are_broken_links_in_the_end() {
 
 #[test]
 fn an_event_that_doubles_itself_is_dropped_and_reported_and_a_scan_goes_on() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calcout, a) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
          record(calcout, b) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
          record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
@@ -157,7 +157,7 @@ fn an_event_that_doubles_itself_is_dropped_and_reported_and_a_scan_goes_on() {
 
 #[test]
 fn puts_through_channels_that_double_themselves_become_broken_links() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(dfanout, d) { field(OUTA, \"d.PROC CA\") field(OUTB, \"d.PROC CA\") }
          record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
     );
@@ -175,7 +175,7 @@ fn puts_through_channels_that_double_themselves_become_broken_links() {
 
 #[test]
 fn links_that_follow_each_other_twice_are_pending_once() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calc, x) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }
          record(calc, y) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }
          record(calc, other) { field(CALC, \"VAL+1\") field(INPA, \"source CP\") } record(ao, source) {}",

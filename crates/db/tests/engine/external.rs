@@ -5,13 +5,13 @@ use std::sync::Arc;
 use fodo_data::{Alarm, Array, Kind, Meta, Reading, Severity, Status, TimeStamp, Value};
 use fodo_db::{Event, ExternalLinkId, ExternalPvEvent, ExternalPvFacts, Input, LinkTarget, LinkUsage, PutError};
 
-use super::Ioc;
+use super::TestIoc;
 
 const DOUBLE: ExternalPvFacts = ExternalPvFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
 const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
 
 /// The most recent link that the engine requested for a PV.
-fn link_to(ioc: &Ioc, pv: &str) -> ExternalLinkId {
+fn link_to(ioc: &TestIoc, pv: &str) -> ExternalLinkId {
     let wanted = |event: &Event| match event {
         Event::ExternalLinkAdded { link, name, .. } if name.to_str() == pv => Some(*link),
         _ => None,
@@ -27,16 +27,16 @@ fn invalid(value: impl Into<Value>) -> Reading {
     Reading { alarm: Alarm { severity: Severity::Invalid, status: Status::READ }, ..reading(value) }
 }
 
-impl Ioc {
-    fn hear(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
+impl TestIoc {
+    fn deliver(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
         self.database.handle(Input::ExternalPv { link, event }, self.now, &mut self.events).unwrap();
     }
 
     /// Simulates a server that connects a PV and sends this value.
     fn connect(&mut self, pv: &str, facts: ExternalPvFacts, reading: Reading) -> ExternalLinkId {
         let link = link_to(self, pv);
-        self.hear(link, ExternalPvEvent::Connected(facts));
-        self.hear(link, ExternalPvEvent::Updated(reading));
+        self.deliver(link, ExternalPvEvent::Connected(facts));
+        self.deliver(link, ExternalPvEvent::Updated(reading));
         link
     }
 
@@ -66,7 +66,7 @@ const BROKEN: (Status, Severity) = (Status::LINK, Severity::Invalid);
 
 #[test]
 fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_said() {
-    let ioc = Ioc::new(
+    let ioc = TestIoc::new(
         r#"record(ai, a) { field(INP, "far:x CP") field(FLNK, "far:y.PROC") }
            record(ao, b) { field(OUT, "a.NOSUCH") field(DOL, "far:z") }"#,
     );
@@ -90,43 +90,43 @@ fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_s
 
 #[test]
 fn an_input_has_the_latest_value_at_once_and_a_link_alarm_while_there_is_none() {
-    let mut ioc = Ioc::new(r#"record(ai, a) { field(INP, "far:x") field(TSE, "-2") }"#);
+    let mut ioc = TestIoc::new(r#"record(ai, a) { field(INP, "far:x") field(TSE, "-2") }"#);
 
     ioc.process("a");
     assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field INP".to_owned()));
 
     let link = ioc.connect("far:x", DOUBLE, reading(1.5));
-    ioc.hear(link, ExternalPvEvent::Updated(reading(2.5)));
+    ioc.deliver(link, ExternalPvEvent::Updated(reading(2.5)));
     assert_eq!(ioc.number("a"), 0.0);
     ioc.process("a");
     assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, (Status(0), Severity::None)));
     assert_eq!(ioc.database.read(ioc.field("a")).time, AT);
 
-    ioc.hear(link, ExternalPvEvent::Disconnected);
+    ioc.deliver(link, ExternalPvEvent::Disconnected);
     ioc.process("a");
     assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, BROKEN));
 }
 
 #[test]
 fn a_link_with_cp_processes_at_every_update_at_the_loss_and_through_a_silence() {
-    let mut ioc = Ioc::new(r#"record(calc, n) { field(CALC, "VAL+1") field(INPA, "far:x CP") }"#);
+    let mut ioc = TestIoc::new(r#"record(calc, n) { field(CALC, "VAL+1") field(INPA, "far:x CP") }"#);
     assert_eq!(ioc.number("n"), 0.0);
 
     let link = ioc.connect("far:x", DOUBLE, reading(1.0));
-    ioc.hear(link, ExternalPvEvent::Updated(reading(1.0)));
+    ioc.deliver(link, ExternalPvEvent::Updated(reading(1.0)));
     assert_eq!((ioc.number("n"), ioc.alarm("n").0), (2.0, Status(0)));
-    ioc.hear(link, ExternalPvEvent::Unresponsive);
+    ioc.deliver(link, ExternalPvEvent::Unresponsive);
     assert_eq!(ioc.alarm("n"), BROKEN);
-    ioc.hear(link, ExternalPvEvent::Responsive);
+    ioc.deliver(link, ExternalPvEvent::Responsive);
     assert_eq!(ioc.alarm("n").0, Status(0));
-    ioc.hear(link, ExternalPvEvent::Disconnected);
+    ioc.deliver(link, ExternalPvEvent::Disconnected);
 
     assert_eq!(ioc.alarm("n"), BROKEN);
 }
 
 #[test]
 fn a_link_with_cpp_processes_passive_records_only() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(calc, passive) { field(CALC, "VAL+1") field(INPA, "far:x CPP") }
            record(calc, scanned) { field(CALC, "VAL+1") field(INPA, "far:y CPP") field(SCAN, "10 second") }"#,
     );
@@ -139,7 +139,7 @@ fn a_link_with_cpp_processes_passive_records_only() {
 
 #[test]
 fn the_alarm_at_the_other_end_travels_as_the_link_says() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(ai, none) { field(INP, "far:a CP NMS") }
            record(ai, severity) { field(INP, "far:b CP MS") }
            record(ai, status) { field(INP, "far:c CP MSS") }
@@ -159,7 +159,7 @@ fn the_alarm_at_the_other_end_travels_as_the_link_says() {
 
 #[test]
 fn values_of_other_types_are_converted_and_states_have_their_names() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(stringin, state) { field(INP, "far:mode CP") }
            record(longin, number) { field(INP, "far:text CP") }
            record(waveform, array) { field(INP, "far:array CP") field(NELM, "2") field(FTVL, "LONG") }"#,
@@ -179,7 +179,7 @@ fn values_of_other_types_are_converted_and_states_have_their_names() {
 
 #[test]
 fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(ao, a) { field(OUT, "far:whole") }
            record(stringout, s) { field(OUT, "far:mode") }"#,
     );
@@ -188,47 +188,47 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
 
     let whole = link_to(&ioc, "far:whole");
     let mode = link_to(&ioc, "far:mode");
-    ioc.hear(whole, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::I32, ..DOUBLE }));
-    ioc.hear(mode, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::Enum, ..DOUBLE }));
+    ioc.deliver(whole, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::I32, ..DOUBLE }));
+    ioc.deliver(mode, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::Enum, ..DOUBLE }));
     assert_eq!(ioc.driven(), []);
     ioc.put("a", 4.7, None).unwrap();
     ioc.put("s", "on", None).unwrap();
     assert_eq!(ioc.driven(), [(4_i32.into(), None), ("on".into(), None)]);
 
-    ioc.hear(whole, ExternalPvEvent::AccessRights { may_read: true, may_write: false });
+    ioc.deliver(whole, ExternalPvEvent::AccessRights { may_read: true, may_write: false });
     assert_eq!(ioc.put("a", 5.0, None), Err(PutError::ProcessingFailed));
     assert_eq!((ioc.alarm("a"), ioc.driven()), (BROKEN, vec![]));
 }
 
 #[test]
 fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
-    let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
+    let mut ioc = TestIoc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
-    ioc.hear(link, ExternalPvEvent::Connected(DOUBLE));
+    ioc.deliver(link, ExternalPvEvent::Connected(DOUBLE));
 
     ioc.put("a", 1.0, Some(7)).unwrap();
     assert_eq!(ioc.number("a.PACT"), 1.0);
     let [(_, Some(first))] = ioc.driven()[..] else { panic!("the put does not wait for completion") };
-    ioc.hear(link, ExternalPvEvent::PutDone { put: first + 1 });
+    ioc.deliver(link, ExternalPvEvent::PutDone { put: first + 1 });
     assert_eq!(ioc.done(), []);
-    ioc.hear(link, ExternalPvEvent::PutDone { put: first });
+    ioc.deliver(link, ExternalPvEvent::PutDone { put: first });
     assert_eq!((ioc.done(), ioc.number("a.PACT")), (vec![7], 0.0));
 
     ioc.put("a", 2.0, Some(8)).unwrap();
     assert_eq!(ioc.done(), []);
-    ioc.hear(link, ExternalPvEvent::Disconnected);
+    ioc.deliver(link, ExternalPvEvent::Disconnected);
     assert_eq!(ioc.done(), [8]);
 }
 
 #[test]
 fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"record(calc, a) { field(FLNK, "far:x.PROC") }
            record(calc, b) { field(FLNK, "far:y") }"#,
     );
     for pv in ["far:x.PROC", "far:y"] {
         let link = link_to(&ioc, pv);
-        ioc.hear(link, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::U8, ..DOUBLE }));
+        ioc.deliver(link, ExternalPvEvent::Connected(ExternalPvFacts { kind: Kind::U8, ..DOUBLE }));
     }
 
     ioc.process("a");
@@ -240,7 +240,7 @@ fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
 
 #[test]
 fn tsel_takes_the_time_of_a_record_of_another_ioc() {
-    let mut ioc = Ioc::new(r#"record(calc, a) { field(TSEL, "far:x.TIME") }"#);
+    let mut ioc = TestIoc::new(r#"record(calc, a) { field(TSEL, "far:x.TIME") }"#);
     ioc.connect("far:x", DOUBLE, reading(1.0));
 
     ioc.process("a");
@@ -249,13 +249,13 @@ fn tsel_takes_the_time_of_a_record_of_another_ioc() {
 }
 
 #[test]
-fn a_link_that_is_put_leaves_one_pv_for_the_other_and_late_news_change_nothing() {
-    let mut ioc = Ioc::new(r#"record(ai, a) { field(INP, "far:x CP") } record(ai, here) { field(VAL, "3") }"#);
+fn a_put_to_a_link_switches_pvs_and_ignores_late_updates() {
+    let mut ioc = TestIoc::new(r#"record(ai, a) { field(INP, "far:x CP") } record(ai, here) { field(VAL, "3") }"#);
     let before = ioc.connect("far:x", DOUBLE, reading(1.0));
 
     ioc.put("a.INP", "far:y CP", None).unwrap();
     assert!(ioc.events.contains(&Event::ExternalLinkRemoved { link: before }));
-    ioc.hear(before, ExternalPvEvent::Updated(reading(9.0)));
+    ioc.deliver(before, ExternalPvEvent::Updated(reading(9.0)));
     assert_eq!(ioc.number("a"), 1.0);
     let after = ioc.connect("far:y", DOUBLE, reading(2.0));
     assert_eq!(ioc.number("a"), 2.0);
@@ -267,9 +267,9 @@ fn a_link_that_is_put_leaves_one_pv_for_the_other_and_late_news_change_nothing()
 
 #[test]
 fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
-    let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
+    let mut ioc = TestIoc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
-    ioc.hear(link, ExternalPvEvent::Connected(DOUBLE));
+    ioc.deliver(link, ExternalPvEvent::Connected(DOUBLE));
     ioc.put("a", 1.0, Some(7)).unwrap();
 
     ioc.put("a.OUT", "far:y", None).unwrap();
@@ -279,9 +279,9 @@ fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
 
 #[test]
 fn units_and_the_state_of_links_follow_the_connection() {
-    let mut ioc = Ioc::new(r#"record(calcout, c) { field(INPA, "far:x") field(OUT, "far:y") }"#);
+    let mut ioc = TestIoc::new(r#"record(calcout, c) { field(INPA, "far:x") field(OUT, "far:y") }"#);
     let units = Meta { units: "mm".into(), precision: 2, ..Meta::default() };
-    let state = |ioc: &Ioc| (ioc.text("c.INAV"), ioc.text("c.OUTV"));
+    let state = |ioc: &TestIoc| (ioc.text("c.INAV"), ioc.text("c.OUTV"));
     let inav = ioc.field("c.INAV");
     ioc.database.watch(inav, true);
 
@@ -291,17 +291,17 @@ fn units_and_the_state_of_links_follow_the_connection() {
     let meta = ioc.database.meta(ioc.field("c.A"));
     assert_eq!((meta.units.to_str().as_ref(), meta.precision), ("mm", 2));
 
-    ioc.hear(link, ExternalPvEvent::Disconnected);
+    ioc.deliver(link, ExternalPvEvent::Disconnected);
     assert_eq!(ioc.number("c.INAV"), 0.0);
 }
 
 #[test]
 fn sdis_disables_as_a_record_of_another_ioc_says() {
-    let mut ioc = Ioc::new(r#"record(calc, a) { field(CALC, "VAL+1") field(SDIS, "far:off") }"#);
+    let mut ioc = TestIoc::new(r#"record(calc, a) { field(CALC, "VAL+1") field(SDIS, "far:off") }"#);
     let link = ioc.connect("far:off", DOUBLE, reading(0.0));
 
     ioc.process("a");
-    ioc.hear(link, ExternalPvEvent::Updated(reading(1.0)));
+    ioc.deliver(link, ExternalPvEvent::Updated(reading(1.0)));
     ioc.process("a");
 
     assert_eq!((ioc.number("a"), ioc.alarm("a").0), (1.0, Status::DISABLE));

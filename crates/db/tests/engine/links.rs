@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fodo_data::Value;
 
-use super::{Ioc, Oslo};
+use super::{Oslo, TestIoc};
 
 #[test]
 fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(ao, a) { field(VAL, 10) field(PINI, YES) }
          record(calc, near) { field(INPA, \"a.{dbnd:{abs:2}} CP\") field(CALC, \"VAL+1\") }
          record(calc, every) { field(INPA, \"a CP\") field(CALC, \"VAL+1\") }
@@ -31,7 +31,7 @@ fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
 
 #[test]
 fn a_state_is_the_same_for_db_state_links_and_filters() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(bo, switch) { field(DTYP, \"Db State\") field(OUT, \"@red\") }
          record(bi, flag) { field(DTYP, \"Db State\") field(INP, \"@red\") }
          record(bo, out) { field(OUT, {state:\"red\"}) field(FLNK, flag) }
@@ -52,7 +52,7 @@ fn a_state_is_the_same_for_db_state_links_and_filters() {
 
 #[test]
 fn every_link_that_is_read_takes_filters_and_json() {
-    let mut ioc = Ioc::at(
+    let mut ioc = TestIoc::at(
         Arc::new(Oslo),
         "record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 4) }
          record(compress, two) { field(INP, \"w.[2:3]\") field(NSAM, 4) field(ALG, \"Circular Buffer\") }
@@ -81,7 +81,7 @@ fn every_link_that_is_read_takes_filters_and_json() {
 
 #[test]
 fn a_forward_link_through_a_channel_does_nothing_unless_it_leads_to_proc() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         "record(calc, first) { field(FLNK, \"near CA\") }
          record(fanout, fan) { field(LNK1, \"near.VAL CA\") field(LNK2, \"far.PROC CA\") }
          record(calc, near) { field(CALC, \"VAL+1\") }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::Ioc;
+use super::TestIoc;
 
 #[test]
 fn records_are_scanned_at_the_rates_of_their_site() {
-    let mut ioc = Ioc::new(
+    let mut ioc = TestIoc::new(
         r#"menu(menuScan) {
             choice(menuScanPassive, "Passive") choice(menuScanEvent, "Event") choice(menuScanI_O_Intr, "I/O Intr")
             choice(menuScan60_second, "60 second") choice(menuScan6_second, "6 second")
