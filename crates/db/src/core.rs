@@ -11,7 +11,7 @@ use crate::common::{Common, FilteredFollower, Follower, number, row};
 use crate::device::{DeviceSupport, INERT};
 use crate::error::PutError;
 use crate::external_pv::LinkUsage;
-use crate::field::{ASL0, Dbf, NOMOD, Slot, TEXT_BYTES};
+use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot, TEXT_BYTES};
 use crate::filter::{Channel, ChannelError, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
@@ -245,7 +245,7 @@ impl Core {
             return Err(PutError::Convert(ConvertError::NoSuchState(text.clone())));
         }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
-            && self.is_mbbo_value(record, field)
+            && row.has(NUMBERED)
             && !text.is_empty()
             && !meta.labels.contains(text)
             && let Ok(Scalar::U16(index)) = scalar.to_kind(Kind::U16, None)
@@ -255,13 +255,6 @@ impl Core {
             return Ok(Value::Scalar(Scalar::Enum(index)));
         }
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
-    }
-
-    fn is_mbbo_value(&self, record: u32, field: u16) -> bool {
-        self.cell(record).is_some_and(|cell| {
-            let kind = cell.record_type();
-            kind.name == "mbbo" && kind.value == field
-        })
     }
 
     pub(crate) fn is_link(&self, record: u32, field: u16) -> bool {

@@ -28,21 +28,35 @@ pub(crate) mod dbf {
 }
 
 /// A put to the field processes a passive record.
-pub(crate) const PP: u8 = 1;
+pub(crate) const PP: u32 = 1;
 /// The field is a property: a put to it posts `DBE_PROPERTY`.
-pub(crate) const PROP: u8 = 2;
+pub(crate) const PROP: u32 = 1 << 1;
 /// Access security level 0: rules of level 0 apply as well as those of level 1.
-pub(crate) const ASL0: u8 = 4;
+pub(crate) const ASL0: u32 = 1 << 2;
 /// No put is accepted.
-pub(crate) const NOMOD: u8 = 8;
+pub(crate) const NOMOD: u32 = 1 << 3;
 /// A put to the field calls the record's hook.
-pub(crate) const SPECIAL: u8 = 16;
+pub(crate) const SPECIAL: u32 = 1 << 4;
 /// The field determines the record's scan list or its position there.
-pub(crate) const SCAN: u8 = 32;
-/// A link whose text is only a name: no constants, no modifiers.
-pub(crate) const PLAIN: u8 = 128;
+pub(crate) const SCAN: u32 = 1 << 5;
 /// The number is shown in hexadecimal.
-pub(crate) const HEX: u8 = 64;
+pub(crate) const HEX: u32 = 1 << 6;
+/// A link whose text is only a name: no constants, no modifiers.
+pub(crate) const PLAIN: u32 = 1 << 7;
+/// A link that the device support interprets (INP, OUT): DTYP decides which texts it accepts.
+pub(crate) const DEVICE: u32 = 1 << 8;
+/// An expression of the calc language, which the record compiles.
+pub(crate) const EXPRESSION: u32 = 1 << 9;
+/// SIMM: a change exchanges SCAN and the field with [`SIMULATION_SCAN`].
+pub(crate) const SIMULATION_MODE: u32 = 1 << 10;
+/// OLDSIMM: the value of SIMM before a put to it.
+pub(crate) const OLD_SIMULATION_MODE: u32 = 1 << 11;
+/// SSCN: the choice of SCAN in simulation mode.
+pub(crate) const SIMULATION_SCAN: u32 = 1 << 12;
+/// Seconds after which a momentary output ends (HIGH of bo).
+pub(crate) const DELAY: u32 = 1 << 13;
+/// An enum that accepts the number of a state with any text after it.
+pub(crate) const NUMBERED: u32 = 1 << 14;
 
 /// The size of a text element in Base.
 pub(crate) const TEXT_BYTES: usize = 40;
@@ -105,11 +119,11 @@ pub(crate) struct FieldInfo {
     /// The choices of a menu.
     pub(crate) menu: &'static [&'static str],
     /// `PP | PROP | ...`
-    pub(crate) flags: u8,
+    pub(crate) flags: u32,
 }
 
 impl FieldInfo {
-    pub(crate) const fn has(&self, flag: u8) -> bool {
+    pub(crate) const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 

@@ -4,9 +4,10 @@ use fodo_data::{Status, Text};
 
 use crate::common::Common;
 use crate::device::{DeviceSupport, INERT};
+use crate::field::DEVICE;
 use crate::limit::LOAD_ERRORS_MAX;
 use crate::load::warnings::FieldPlace;
-use crate::load::{LoadError, Loader, is_of_device, link_of};
+use crate::load::{LoadError, Loader, link_of};
 use crate::menu::INVALID;
 use crate::record::contract::{Record, with};
 use crate::record::field_table::has_table;
@@ -101,8 +102,8 @@ fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
     let mut found = Vec::new();
     for field in 0..Common::COUNT + kind.rows.len() as u16 {
         let Some(row) = crate::common::row(kind.rows, field).filter(|row| row.dbf.is_link()) else { continue };
-        let Some(link) = link_of(body, field).filter(|link| link.is_address() || is_of_device(row)) else { continue };
-        let wrong = if is_of_device(row) && !kind.devices.is_empty() {
+        let Some(link) = link_of(body, field).filter(|link| link.is_address() || row.has(DEVICE)) else { continue };
+        let wrong = if row.has(DEVICE) && !kind.devices.is_empty() {
             if is_inert { Ok(()) } else { device.check_address(kind.name, link) }
         } else if link.is_address() {
             Err("an address needs a device support")
@@ -112,7 +113,7 @@ fn invalid_links_of(record: u32, body: &mut dyn Record) -> Vec<InvalidLink> {
         let Err(reason) = wrong else { continue };
         let text = link.text();
         let is_of_device =
-            !matches!(device, DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async) && is_of_device(row);
+            !matches!(device, DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async) && row.has(DEVICE);
         let (place, name) = (row.name, body.common().name.clone());
         let error = format!("{place} of {name} cannot be \"{text}\": {reason}");
         found.push(InvalidLink { record, field, error, is_of_device, message: format!("wrong {place} \"{text}\"") });

@@ -34,7 +34,7 @@ use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core};
 use crate::device::DeviceSupport;
-use crate::field::FieldInfo;
+use crate::field::DEVICE;
 use crate::hash::NameMap;
 use crate::link::Target;
 use crate::load::warnings::FieldPlace;
@@ -393,7 +393,7 @@ fn join_links(core: &Core, record: u32) {
         let Some(row) = crate::common::row(rows, field).filter(|row| row.dbf.is_link()) else { continue };
         let link = with(cell, |body| link_of(body, field).map(std::mem::take)).flatten();
         let Some(link) = link.filter(|link| link.name().is_some() || !link.text().is_empty()) else { continue };
-        let link = match is_inert && is_of_device(row) || has_table && field >= Common::COUNT {
+        let link = match is_inert && row.has(DEVICE) || has_table && field >= Common::COUNT {
             true => {
                 let mut link = link;
                 link.set_target(Target::Constant);
@@ -407,11 +407,6 @@ fn join_links(core: &Core, record: u32) {
             }
         });
     }
-}
-
-/// Whether DTYP determines the meaning of a field.
-pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
-    matches!(row.name, "INP" | "OUT")
 }
 
 /// The macros of a list; reports invalid definitions.

@@ -316,7 +316,7 @@ impl DbParser<'_, '_, '_, '_, '_> {
             Some(number) => {
                 self.keep(record, number, &value, (field_place, value_place), seen);
                 let result = self.load.set(record, number, &value);
-                result.map_err(|message| (value_place.offset_by(wrong_at(&field, &value)), message))
+                result.map_err(|error| (value_place.offset_by(error.offset), error.message))
             }
             None => {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
@@ -484,15 +484,6 @@ impl DbParser<'_, '_, '_, '_, '_> {
             (token, place) => Err(self.lexer.error(place, format!("found {}, expected a value", token.shown()))),
         }
     }
-}
-
-/// The offset of the error in the value of an expression field; 0 for other fields.
-fn wrong_at(field: &str, value: &Text) -> usize {
-    if !["CALC", "OCAL"].contains(&field) {
-        return 0;
-    }
-    // Plus one for the opening quote.
-    crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
 }
 
 /// Whether a value still contains a macro reference.

@@ -52,7 +52,7 @@ impl Loader {
         if matches!(dbf, Some((Dbf::Array, _) | (Dbf::String, 0))) {
             return Err(RestoreError::Deferred);
         }
-        load.set(record, field, text).map_err(RestoreError::Invalid)?;
+        load.set(record, field, text).map_err(|error| RestoreError::Invalid(error.message))?;
         let changes = load.changes;
         // Always `Ok`, since the list of errors is empty.
         let _ = self.take(changes, Errors::default());

@@ -3,7 +3,7 @@
 use fodo_data::{Scalar, Text};
 
 use crate::common::row;
-use crate::field::{Dbf, FieldInfo, SPECIAL};
+use crate::field::{Dbf, EXPRESSION, FieldInfo};
 use crate::link::{Link, ParsedLink, parse};
 use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
@@ -12,9 +12,22 @@ use crate::record::contract::{RecordType, with};
 use crate::record::field_table::has_table;
 use crate::scan_menu::{ScanMenu, is_of_scan, period};
 
+/// Why the value of a field is invalid.
+pub(crate) struct ValueError {
+    pub(crate) message: String,
+    /// The offset of the error in the value, as the file writes it, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl From<String> for ValueError {
+    fn from(message: String) -> ValueError {
+        ValueError { message, offset: 0 }
+    }
+}
+
 impl FileLoad<'_> {
     /// Sets a field, or returns why the value is invalid.
-    pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), String> {
+    pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), ValueError> {
         let Some(kind) = self.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
@@ -22,7 +35,7 @@ impl FileLoad<'_> {
             let link_kind = row.link_kind();
             let parsed = parse(&words, link_kind);
             if let ParsedLink::Invalid(why) = &parsed {
-                return Err(format!("{} cannot be \"{text}\": {why}", row.name));
+                return Err(format!("{} cannot be \"{text}\": {why}", row.name).into());
             }
             let link = Link::from_parsed(&words, &parsed, link_kind);
             let Some(cell) = self.cell(record) else { return Ok(()) };
@@ -37,15 +50,16 @@ impl FileLoad<'_> {
             Err(message) if row.dbf == Dbf::Device => {
                 let inert = self.inert_device(text)?;
                 self.set_scalar(record, field, inert);
-                return if self.simulates() || has_table(kind.name) { Ok(()) } else { Err(message) };
+                return if self.simulates() || has_table(kind.name) { Ok(()) } else { Err(message.into()) };
             }
             scalar => scalar?,
         };
-        if row.has(SPECIAL)
-            && row.dbf == Dbf::String
+        if row.has(EXPRESSION)
             && let Some(Err(error)) = self.cell(record).and_then(|cell| with(cell, |body| body.compile(field, text)))
         {
-            return Err(format!("{} cannot be \"{text}\": {error}", row.name));
+            let message = format!("{} cannot be \"{text}\": {error}", row.name);
+            // Plus one for the opening quote.
+            return Err(ValueError { message, offset: error.position + 1 });
         }
         if field == kind.value {
             // Setting the value clears UDF, as in Base since 7.0.

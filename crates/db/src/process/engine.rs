@@ -8,6 +8,7 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::event::{Event, Stream};
+use crate::field::DELAY;
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
 use crate::link::inherit::InheritedAlarm;
 use crate::link::{Broken, Inherit, LinkAccess, Target, Trigger, TriggerCondition};
@@ -19,7 +20,7 @@ use crate::process::request_queue::{Request, RequestQueue};
 use crate::process::scan::{ScanPosition, Scans};
 use crate::process::step::ProcessCause;
 use crate::process::timers::{Timer, Timers, delay};
-use crate::record::contract::{CHANGED, Record, number_of, with};
+use crate::record::contract::{CHANGED, Record, with};
 use crate::scan_menu::ScanMenu;
 
 const STAT: u16 = Common::at("STAT");
@@ -471,12 +472,12 @@ impl<'a> EngineCall<'a> {
     fn release(&mut self, record: u32) {
         let again = self.with(record, |body, _| {
             let is_active = body.common().is_active != 0;
-            let (value, high) = (body.record_type().value, number_of(body, "HIGH"));
-            let high_s = match high.and_then(|field| body.slot(field)).map(|slot| slot.value()) {
+            let kind = body.record_type();
+            let high_s = match kind.field_with(DELAY).and_then(|field| body.slot(field)).map(|slot| slot.value()) {
                 Some(Value::Scalar(Scalar::F64(seconds))) => seconds,
                 _ => 0.0,
             };
-            if !is_active && let Some(mut slot) = body.slot(value) {
+            if !is_active && let Some(mut slot) = body.slot(kind.value) {
                 slot.set(Scalar::Enum(0));
             }
             is_active.then_some(high_s)

@@ -6,14 +6,17 @@ use crate::common::{Common, row};
 use crate::device::DeviceSupport;
 use crate::error::PutError;
 use crate::event::Event;
-use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot, fitting_text};
+use crate::field::{
+    DEVICE, Dbf, FieldInfo, NOMOD, OLD_SIMULATION_MODE, PP, PROP, SCAN, SIMULATION_MODE, SIMULATION_SCAN, SPECIAL,
+    Slot, fitting_text,
+};
 use crate::link::{ParsedLink, Target, parse};
 use crate::menu;
 use crate::process::engine::EngineCall;
 use crate::process::post::{Posts, prime_filters};
 use crate::process::scan::Scans;
 use crate::process::step::ProcessCause;
-use crate::record::contract::{CHANGED, Record, number_of, with};
+use crate::record::contract::{CHANGED, Record, with};
 use crate::reference::{FieldRef, LONG_STRING, RTYP};
 
 const DISP: u16 = Common::at("DISP");
@@ -98,7 +101,7 @@ impl EngineCall<'_> {
             });
             return Ok(());
         }
-        if row.name == "SIMM" {
+        if row.has(SIMULATION_MODE) {
             with(cell, save_simulation_mode);
         }
         let is_taken = row.dbf == Dbf::Array || is_own(&value, row);
@@ -158,8 +161,7 @@ impl EngineCall<'_> {
         }
         let core = self.core;
         let link = crate::link::Link::from_parsed(&text, &parsed, link_kind);
-        let is_device_link = matches!(row.name, "INP" | "OUT");
-        let checked = self.with(record, |body, _| match is_device_link {
+        let checked = self.with(record, |body, _| match row.has(DEVICE) {
             true => DeviceSupport::of(body).check_address(body.record_type().name, &link),
             false if parsed == ParsedLink::Address => Err("no device support accepts this address"),
             false => Ok(()),
@@ -269,13 +271,14 @@ fn post_change(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &Field
 
 /// Saves SIMM in OLDSIMM before a put to SIMM, if SSCN is set: the change decides whether SCAN changes.
 fn save_simulation_mode(body: &mut dyn Record) {
-    let number = |body: &mut dyn Record, name| {
-        let slot = number_of(body, name).and_then(|field| body.slot(field));
+    let kind = body.record_type();
+    let value = |body: &mut dyn Record, attribute| {
+        let slot = kind.field_with(attribute).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())
     };
-    let is_scan_set = number(body, "SSCN") != Some(Scalar::Enum(menu::NO_SCAN));
-    if let (true, Some(mode)) = (is_scan_set, number(body, "SIMM"))
-        && let Some(mut slot) = number_of(body, "OLDSIMM").and_then(|field| body.slot(field))
+    let is_scan_set = value(body, SIMULATION_SCAN) != Some(Scalar::Enum(menu::NO_SCAN));
+    if let (true, Some(mode)) = (is_scan_set, value(body, SIMULATION_MODE))
+        && let Some(mut slot) = kind.field_with(OLD_SIMULATION_MODE).and_then(|field| body.slot(field))
     {
         slot.set(mode);
     }

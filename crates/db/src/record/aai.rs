@@ -16,7 +16,7 @@ record_fields! {
     Aai
     fields {
         ..array(PROP);
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         ..simulation(InLink, YES_NO);
     }
     arrays {

@@ -19,7 +19,7 @@ record_fields! {
     Aao
     fields {
         ..array(PROP);
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
         ..simulation(OutLink, YES_NO);

@@ -21,7 +21,7 @@ record_fields! {
     Ai
     fields {
         "VAL" value: Double, ASL0 PP;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "PREC" precision: Short, PROP;
         ..conversion(1.0);
         "SMOO" smoothing: Double;

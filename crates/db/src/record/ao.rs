@@ -22,7 +22,7 @@ record_fields! {
     fields {
         "VAL" value: Double, ASL0 PP;
         "OVAL" output_value: Double;
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         "OROC" output_rate: Double;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);

@@ -17,7 +17,7 @@ record_fields! {
     Bi
     fields {
         ..two_states("", "", PROP);
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         ..simulation(InLink, SIMM);
         "SVAL" simulation_value: ULong;
     }

@@ -21,8 +21,8 @@ record_fields! {
         ..two_states("", "", PROP);
         "OMSL" output_mode: Menu(menu::OMSL);
         "DOL" desired_output: InLink;
-        "OUT" output: OutLink;
-        "HIGH" high: Double;
+        "OUT" output: OutLink, DEVICE;
+        "HIGH" high: Double, DELAY;
         ..readback(ULong);
         ..simulation(OutLink, SIMM);
         "IVOA" invalid_action: Menu(menu::IVOA);

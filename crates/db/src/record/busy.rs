@@ -21,8 +21,8 @@ record_fields! {
         ..two_states("Done", "Busy");
         "OMSL" output_mode: Menu(menu::OMSL);
         "DOL" desired_output: InLink;
-        "OUT" output: OutLink;
-        "HIGH" high: Double;
+        "OUT" output: OutLink, DEVICE;
+        "HIGH" high: Double, DELAY;
         ..readback(ULong);
         "SIOL" simulation_value_link: OutLink;
         "SIML" simulation_mode_link: InLink;

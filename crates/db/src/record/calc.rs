@@ -19,7 +19,7 @@ record_fields! {
     Calc
     fields {
         "VAL" value: Double, ASL0;
-        "CALC" expression: String(160) = "0".into(), PP SPECIAL;
+        "CALC" expression: String(160) = "0".into(), PP SPECIAL EXPRESSION;
         "PREC" precision: Short, PROP;
         ..limits(Double; PROP; PROP);
         ..alarm_filter();

@@ -18,7 +18,7 @@ record_fields! {
     Compress
     fields {
         "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "RES" reset: Short, ASL0 SPECIAL;
         "ALG" algorithm: Menu(menu::COMPRESS_ALG), SPECIAL;
         "PBUF" allows_partial: Menu(menu::YES_NO), SPECIAL;

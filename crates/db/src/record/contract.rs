@@ -28,6 +28,12 @@ pub(crate) struct RecordType {
 }
 
 impl RecordType {
+    /// The number of the first field of this type with an attribute.
+    pub(crate) fn field_with(&self, attribute: u32) -> Option<u16> {
+        let index = self.rows.iter().position(|row| row.has(attribute))?;
+        Some(Common::COUNT + index as u16)
+    }
+
     /// Whether a change of a link's target may process records of this type whose SCAN is I/O Intr.
     pub(crate) fn is_interrupted_by_links(&self) -> bool {
         self.rows.iter().any(|row| row.has(PLAIN))
@@ -270,11 +276,6 @@ macro_rules! record_type {
 }
 
 pub(crate) use record_type;
-
-/// Finds the number of a record's field by name.
-pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
-    crate::common::number(record.record_type().rows, name)
-}
 
 /// VALUE and LOG.
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);

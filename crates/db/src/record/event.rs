@@ -16,7 +16,7 @@ record_fields! {
     Event
     fields {
         "VAL" value: String(40), ASL0 SPECIAL;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         ..simulation(InLink, YES_NO);
         "SVAL" simulation_value: String(40);
     }

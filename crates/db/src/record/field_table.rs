@@ -6,7 +6,7 @@
 
 use fodo_data::{Kind, Scalar};
 
-use crate::field::{ASL0, Dbf, FieldInfo, NOMOD, PP};
+use crate::field::{ASL0, DEVICE, Dbf, FieldInfo, NOMOD, PP};
 use crate::menu;
 use crate::record::array::KINDS;
 use crate::record::inert::FieldValue;
@@ -94,6 +94,7 @@ impl FieldTable {
                 "NOMOD" => flags |= NOMOD,
                 "PP" => flags |= PP,
                 "ASL0" => flags |= ASL0,
+                "DEVICE" => flags |= DEVICE,
                 word => initial = word.strip_prefix('=').and_then(|number| number.parse::<f64>().ok()),
             }
         }

@@ -45,10 +45,10 @@ macro_rules! simulation {
         $crate::field::with_groups! { $head [$($done)*
             "SIOL" simulation_value_link: $link;
             "SIML" simulation_mode_link: InLink;
-            "SIMM" simulation_mode: Menu($crate::menu::$menu), SPECIAL;
+            "SIMM" simulation_mode: Menu($crate::menu::$menu), SPECIAL SIMULATION_MODE;
             "SIMS" simulation_severity: Menu($crate::menu::ALARM_SEVR);
-            "OLDSIMM" old_simulation_mode: Menu($crate::menu::SIMM), NOMOD;
-            "SSCN" simulation_scan: Menu($crate::menu::SCAN) = $crate::menu::NO_SCAN;
+            "OLDSIMM" old_simulation_mode: Menu($crate::menu::SIMM), NOMOD OLD_SIMULATION_MODE;
+            "SSCN" simulation_scan: Menu($crate::menu::SCAN) = $crate::menu::NO_SCAN, SIMULATION_SCAN;
             "SDLY" simulation_delay: Double = -1.0;
         ] $($rest)* }
     };
@@ -171,15 +171,15 @@ macro_rules! expression_output {
         $crate::field::with_groups! { $head [$($done)*
             "VAL" value: Double, ASL0;
             "PVAL" previous_value: Double;
-            "CALC" expression: String($size) = $initial.into(), PP SPECIAL;
+            "CALC" expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION;
             "CLCV" expression_state: Long;
-            "OUT" output: OutLink, SPECIAL;
+            "OUT" output: OutLink, SPECIAL DEVICE;
             "OUTV" output_link_state: Menu($crate::menu::CALCOUT_INAV), NOMOD;
             "OOPT" output_option: Menu($crate::menu::$options);
             "ODLY" output_delay: Double, ASL0;
             "DLYA" is_delayed: UShort, ASL0 NOMOD;
             "DOPT" output_source: Menu($crate::menu::CALCOUT_DOPT);
-            "OCAL" output_expression: String($size) = $initial.into(), PP SPECIAL;
+            "OCAL" output_expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION;
             "OCLV" output_expression_state: Long;
             "IVOA" invalid_action: Menu($crate::menu::IVOA);
             "IVOV" invalid_value: Double;

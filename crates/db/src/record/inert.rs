@@ -313,7 +313,7 @@ fn value_row(dbf: Dbf) -> FieldInfo {
     text_row("VAL", dbf, ASL0 | PP)
 }
 
-fn text_row(name: &'static str, dbf: Dbf, flags: u8) -> FieldInfo {
+fn text_row(name: &'static str, dbf: Dbf, flags: u32) -> FieldInfo {
     let size = if dbf == Dbf::String { INERT_TEXT_BYTES } else { 0 };
     FieldInfo { name, dbf, size, menu: &[], flags }
 }

@@ -21,7 +21,7 @@ macro_rules! integer_input {
             $record
             fields {
                 "VAL" value: $dbf, ASL0 PP;
-                "INP" input: InLink;
+                "INP" input: InLink, DEVICE;
                 ..limits($dbf; PROP; $($severity)?);
                 ..alarm_filter();
                 ..simulation(InLink, YES_NO);

@@ -25,7 +25,7 @@ macro_rules! integer_output {
             $record
             fields {
                 "VAL" value: $dbf, ASL0 PP;
-                "OUT" output: OutLink, SPECIAL;
+                "OUT" output: OutLink, SPECIAL DEVICE;
                 "DOL" desired_output: InLink;
                 "OMSL" output_mode: Menu(menu::OMSL);
                 "DRVH" drive_high: $dbf, PP PROP;

@@ -17,7 +17,7 @@ record_fields! {
     Lsi
     fields {
         ..long_text();
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         ..simulation(InLink, YES_NO);
     }
     arrays {

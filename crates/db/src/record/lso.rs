@@ -21,7 +21,7 @@ record_fields! {
         "IVOA" invalid_action: Menu(menu::IVOA);
         "IVOV" invalid_value: String(40);
         "OMSL" output_mode: Menu(menu::OMSL);
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         ..simulation(OutLink, YES_NO);
     }
     arrays {

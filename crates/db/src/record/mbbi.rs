@@ -19,7 +19,7 @@ record_fields! {
     Mbbi
     fields {
         "VAL" value: Enum, ASL0 PP;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         ..alarm_filter();
         ..sixteen_states();
         ..simulation(InLink, SIMM);

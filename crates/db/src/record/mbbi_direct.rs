@@ -17,7 +17,7 @@ record_fields! {
     fields {
         "VAL" value: Long, ASL0 PP;
         "NOBT" bit_count: Short, NOMOD PROP;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "RVAL" raw_value: ULong, PP;
         "ORAW" old_raw: ULong, NOMOD;
         "MASK" mask: ULong, NOMOD;

@@ -18,10 +18,10 @@ record_fields! {
     /// An output of one of sixteen states.
     Mbbo
     fields {
-        "VAL" value: Enum, ASL0 PP SPECIAL;
+        "VAL" value: Enum, ASL0 PP SPECIAL NUMBERED;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         ..sixteen_states();
         ..readback(ULong);
         ..simulation(OutLink, SIMM);

@@ -21,7 +21,7 @@ record_fields! {
         "OMSL" output_mode: Menu(menu::OMSL), PP;
         "NOBT" bit_count: Short, NOMOD PROP;
         "DOL" desired_output: InLink;
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         "RVAL" raw_value: ULong, NOMOD PP;
         "ORAW" old_raw: ULong, NOMOD;
         ..readback(ULong);

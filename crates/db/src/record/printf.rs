@@ -19,7 +19,7 @@ record_fields! {
         "VAL" value: String(0), ASL0 PP SPECIAL;
         "SIZV" size: UShort = 41, NOMOD;
         "LEN" length: ULong, NOMOD;
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         "FMT" format: String(81), PP;
         "IVLS" invalid_text: String(16) = "LNK".into();
     }

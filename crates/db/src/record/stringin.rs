@@ -18,7 +18,7 @@ record_fields! {
     fields {
         "VAL" value: String(40), ASL0 PP;
         "OVAL" output_value: String(40), NOMOD;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "MPST" post_value: Menu(menu::STRING_POST);
         "APST" post_archive: Menu(menu::STRING_POST);
         ..simulation(InLink, YES_NO);

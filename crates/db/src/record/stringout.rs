@@ -20,7 +20,7 @@ record_fields! {
         "OVAL" output_value: String(40), NOMOD;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
-        "OUT" output: OutLink;
+        "OUT" output: OutLink, DEVICE;
         "MPST" post_value: Menu(menu::STRING_POST);
         "APST" post_archive: Menu(menu::STRING_POST);
         ..simulation(OutLink, YES_NO);

@@ -19,7 +19,7 @@ record_fields! {
         "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
         "PREC" precision: Short, PROP;
         "FTVL" element_type: Menu(menu::FTYPE), NOMOD;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "EGU" units: String(16), PROP;
         "HOPR" display_high: Double, PROP;
         "LOPR" display_low: Double, PROP;

@@ -29,7 +29,7 @@ record_fields! {
         "OUTN" output: OutLink, ASL0 SPECIAL PLAIN;
         "DOLV" desired_state: Menu(menu::SWAIT_INAV), NOMOD;
         "OUTV" output_state: Menu(menu::SWAIT_INAV), NOMOD;
-        "CALC" expression: String(36), ASL0 SPECIAL;
+        "CALC" expression: String(36), ASL0 SPECIAL EXPRESSION;
         "CLCV" expression_state: Long;
         "VAL" value: Double;
         "OVAL" old_value: Double;

@@ -27,7 +27,7 @@ record_fields! {
         "MAP" put_bits: Short;
     }
     arrays {
-        expressions: [String(80); 16] [SPECIAL] "CLC" A_TO_P;
+        expressions: [String(80); 16] [SPECIAL EXPRESSION] "CLC" A_TO_P;
         expression_states: [Long(); 16] [] "C" A_TO_P "V";
         inputs: [InLink(); 16] [SPECIAL] "INP" A_TO_P;
         outputs: [OutLink(); 16] [SPECIAL] "OUT" A_TO_P;

@@ -17,7 +17,7 @@ record_fields! {
     fields {
         ..array();
         "RARM" rearm: Short, PP;
-        "INP" input: InLink;
+        "INP" input: InLink, DEVICE;
         "BUSY" busy: Short, NOMOD;
         ..simulation(InLink, YES_NO);
     }
