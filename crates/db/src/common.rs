@@ -34,7 +34,7 @@ record_fields! {
         "NSEV" new_severity: Menu(menu::ALARM_SEVR), NOMOD;
         "NAMSG" new_message: String(40), NOMOD;
         "ACKS" acknowledge_severity: Menu(menu::ALARM_SEVR), NOMOD;
-        "ACKT" acknowledge_transient: Menu(menu::YES_NO) = 1, NOMOD;
+        "ACKT" acknowledge_transient: Menu(menu::YES_NO) = menu::YES, NOMOD;
         "DISS" disable_severity: Menu(menu::ALARM_SEVR);
         "LCNT" lock_count: UChar, NOMOD;
         "PACT" is_active: UChar, NOMOD;

@@ -3,10 +3,8 @@
 //! Source: synApps calc, the documentation of the aCalcout record, and the behaviour of aCalcPerform for each operator.
 
 use super::fit::{Quadratic, derivative};
-use super::run::{random, random_normal, truth};
+use super::run::{index, random, random_normal, truth};
 use super::{ArrayFunction, ArrayPair, Binary, Edit, Join, Many, NO_ARG, Op, Pick, Program, Unary};
-use crate::limit;
-use crate::limit::CALC_ROUNDS_MAX;
 
 /// The result of a division by zero.
 const MOST: f64 = 1e35_f32 as f64;
@@ -100,26 +98,7 @@ impl Item {
 impl Program {
     /// The result. `None`: an operation is impossible.
     pub(crate) fn run_array(&self, inputs: &mut ArrayInputs) -> Option<Item> {
-        let mut stack: Vec<Item> = Vec::new();
-        let (mut next, mut n_rounds) = (0, 0);
-        while let Some(op) = self.ops.get(next) {
-            next += 1;
-            match *op {
-                Op::JumpIfZero(to) if stack.pop()?.number() != 0.0 => debug_assert!(usize::from(to) > next),
-                Op::JumpIfZero(to) | Op::Jump(to) => next = usize::from(to),
-                Op::Until(start) => {
-                    n_rounds += 1;
-                    if stack.last()?.number() == 0.0 && n_rounds < CALC_ROUNDS_MAX {
-                        stack.pop();
-                        next = usize::from(start);
-                    }
-                }
-                op => inputs.step(op, &mut stack)?,
-            }
-            debug_assert!(stack.len() <= limit::CALC_STACK_MAX);
-        }
-        let result = stack.pop()?;
-        stack.is_empty().then_some(result)
+        self.run_with(Item::number, |op, stack| inputs.step(op, stack))
     }
 }
 
@@ -146,10 +125,10 @@ impl ArrayInputs<'_> {
                 let operands = stack.split_off(stack.len().checked_sub(usize::from(n_args))?);
                 apply_many(many, operands, n)?
             }
-            Op::Edit(Edit::Fetch) => {
-                Item::Number(index(&stack.pop()?).and_then(|index| self.args.get(index)).copied().unwrap_or(0.0))
-            }
-            Op::Edit(Edit::FetchText) => self.fetch(index(&stack.pop()?).unwrap_or(usize::MAX)),
+            Op::Edit(Edit::Fetch) => Item::Number(
+                index(stack.pop()?.number()).and_then(|index| self.args.get(index)).copied().unwrap_or(0.0),
+            ),
+            Op::Edit(Edit::FetchText) => self.fetch(index(stack.pop()?.number()).unwrap_or(usize::MAX)),
             Op::Edit(Edit::ToNumber) => Item::Number(stack.pop()?.number()),
             Op::Join(join @ (Join::Lesser | Join::Greater)) => {
                 let right = stack.pop()?;
@@ -196,8 +175,8 @@ impl ArrayInputs<'_> {
         let (place, is_array) = match op {
             Op::Store(place) => (Some(usize::from(place)), false),
             Op::StoreText(place) => (Some(usize::from(place)), true),
-            Op::StoreAt => (index(&stack.pop()?), false),
-            _ => (index(&stack.pop()?), true),
+            Op::StoreAt => (index(stack.pop()?.number()), false),
+            _ => (index(stack.pop()?.number()), true),
         };
         let Some(place) = place else { return Some(()) };
         if is_array && let Some(array) = self.arrays.get_mut(place) {
@@ -209,12 +188,6 @@ impl ArrayInputs<'_> {
         }
         Some(())
     }
-}
-
-/// The index of an argument.
-fn index(item: &Item) -> Option<usize> {
-    let number = item.number().round();
-    (number >= 0.0).then_some(number as usize)
 }
 
 /// An array of exactly `n` elements: truncated, or filled up with 0.

@@ -49,6 +49,41 @@ impl Program {
         let result = stack.pop()?;
         (stack.len == 0).then_some(result)
     }
+
+    /// The result of a program whose values are not only numbers. `number` converts a value to a number, `execute`
+    /// executes an instruction that is not a jump. `None`: an operation is impossible.
+    pub(super) fn run_with<V>(
+        &self,
+        number: fn(&V) -> f64,
+        mut execute: impl FnMut(Op, &mut Vec<V>) -> Option<()>,
+    ) -> Option<V> {
+        let mut stack = Vec::new();
+        let (mut next, mut n_rounds) = (0, 0);
+        while let Some(op) = self.ops.get(next) {
+            next += 1;
+            match *op {
+                Op::JumpIfZero(to) if number(&stack.pop()?) != 0.0 => debug_assert!(usize::from(to) > next),
+                Op::JumpIfZero(to) | Op::Jump(to) => next = usize::from(to),
+                Op::Until(start) => {
+                    n_rounds += 1;
+                    if number(stack.last()?) == 0.0 && n_rounds < limit::CALC_ROUNDS_MAX {
+                        stack.pop();
+                        next = usize::from(start);
+                    }
+                }
+                op => execute(op, &mut stack)?,
+            }
+            debug_assert!(stack.len() <= limit::CALC_STACK_MAX);
+        }
+        let result = stack.pop()?;
+        stack.is_empty().then_some(result)
+    }
+}
+
+/// The index of the argument that a number stands for, for `@` and `@@`.
+pub(super) fn index(number: f64) -> Option<usize> {
+    let number = number.round();
+    (number >= 0.0).then_some(number as usize)
 }
 
 struct Stack {

@@ -4,11 +4,9 @@
 
 use fodo_data::{Text, format_f64, parse_f64};
 
-use crate::limit::{self, CALC_ROUNDS_MAX};
-
 use super::binary::{read, write};
 use super::format::{escaped, print, scan, unescaped};
-use super::run::{random, random_normal, truth};
+use super::run::{index, random, random_normal, truth};
 use super::{Binary, Edit, Join, Many, Op, Pick, Program, Unary};
 
 /// Maximum bytes of a text in an expression, the same as in the record fields.
@@ -80,26 +78,7 @@ impl Program {
 
     /// The result. A missing argument is 0 or empty. `None`: an operation is impossible, such as a division by zero.
     pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {
-        let mut stack: Vec<Operand> = Vec::new();
-        let (mut next, mut n_rounds) = (0, 0);
-        while let Some(op) = self.ops.get(next) {
-            next += 1;
-            match *op {
-                Op::JumpIfZero(to) if stack.pop()?.number() != 0.0 => debug_assert!(usize::from(to) > next),
-                Op::JumpIfZero(to) | Op::Jump(to) => next = usize::from(to),
-                Op::Until(start) => {
-                    n_rounds += 1;
-                    if stack.last()?.number() == 0.0 && n_rounds < CALC_ROUNDS_MAX {
-                        stack.pop();
-                        next = usize::from(start);
-                    }
-                }
-                op => self.step(op, &mut stack, inputs)?,
-            }
-            debug_assert!(stack.len() <= limit::CALC_STACK_MAX);
-        }
-        let result = stack.pop()?;
-        stack.is_empty().then_some(result)
+        self.run_with(Operand::number, |op, stack| self.step(op, stack, inputs))
     }
 
     fn step(&self, op: Op, stack: &mut Vec<Operand>, inputs: &mut TextInputs) -> Option<()> {
@@ -122,12 +101,12 @@ impl Program {
             }
             Op::StoreAt => {
                 let value = stack.pop()?.number();
-                inputs.keep(index(&stack.pop()?), value);
+                inputs.keep(index(stack.pop()?.number()), value);
                 return Some(());
             }
             Op::StoreTextAt => {
                 let value = stack.pop()?;
-                inputs.keep_text(index(&stack.pop()?), value);
+                inputs.keep_text(index(stack.pop()?.number()), value);
                 return Some(());
             }
             Op::Unary(unary) => Operand::Number(apply_unary(unary, stack.pop()?.number())?),
@@ -170,12 +149,6 @@ impl TextInputs<'_> {
             *arg = Text::from_bytes(&value.text(DIGITS));
         }
     }
-}
-
-/// The index of an argument.
-fn index(operand: &Operand) -> Option<usize> {
-    let number = operand.number().round();
-    (number >= 0.0).then_some(number as usize)
 }
 
 fn fetched(args: &[f64], index: usize) -> f64 {
@@ -260,7 +233,7 @@ fn apply_many(many: Many, operands: Vec<Operand>) -> Operand {
 
 impl Edit {
     fn apply(self, operand: Operand, inputs: &TextInputs) -> Operand {
-        let index = |operand: &Operand| index(operand).unwrap_or(usize::MAX);
+        let index = |operand: &Operand| index(operand.number()).unwrap_or(usize::MAX);
         match (self, operand) {
             (Edit::ToNumber, operand) => Operand::Number(operand.first_number()),
             (Edit::ToWhole, operand) => Operand::Number(operand.first_number().round()),

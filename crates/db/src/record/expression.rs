@@ -38,16 +38,24 @@ pub(crate) fn state_of_program(is_valid: bool) -> i32 {
     if is_valid { 0 } else { -1 }
 }
 
+/// The choices of OOPT.
+const EVERY_TIME: u16 = 0;
+const ON_CHANGE: u16 = 1;
+const WHEN_ZERO: u16 = 2;
+const WHEN_NON_ZERO: u16 = 3;
+const TRANSITION_TO_ZERO: u16 = 4;
+const TRANSITION_TO_NON_ZERO: u16 = 5;
+
 /// Whether OOPT requests an output. `is_changed`: whether the value has changed enough for the choice On Change.
 pub(crate) fn is_output_wanted<N: Default + PartialEq>(option: u16, now: N, before: N, is_changed: bool) -> bool {
     let (is_zero, was_zero) = (now == N::default(), before == N::default());
     match option {
-        0 => true,
-        1 => is_changed,
-        2 => is_zero,
-        3 => !is_zero,
-        4 => !was_zero && is_zero,
-        5 => was_zero && !is_zero,
+        EVERY_TIME => true,
+        ON_CHANGE => is_changed,
+        WHEN_ZERO => is_zero,
+        WHEN_NON_ZERO => !is_zero,
+        TRANSITION_TO_ZERO => !was_zero && is_zero,
+        TRANSITION_TO_NON_ZERO => was_zero && !is_zero,
         // Never, of the records of synApps.
         _ => false,
     }

@@ -54,7 +54,7 @@ record_fields! {
         input_states: [Menu(menu::SWAIT_INAV); 12] [NOMOD] "IN" A_TO_L "V";
         args: [Double(); 12] [PP] "" A_TO_L;
         last_args: [Double(); 12] [] "L" A_TO_L;
-        interrupts: [Menu(menu::SWAIT_INAP); 12] [] "IN" A_TO_L "P" = 1;
+        interrupts: [Menu(menu::SWAIT_INAP); 12] [] "IN" A_TO_L "P" = menu::YES;
     }
     private {
         common: Common;
