@@ -103,27 +103,34 @@
 //!
 //! # Serve
 //!
-//! A [`SharedPv`] holds a value. The program posts changes to it; clients read and monitor it, and write it if it accepts
-//! puts. A [`PvTable`] gives PVs their names.
+//! A [`SharedPv`] holds a value. The program posts new values; clients read and monitor them, and write them if the PV
+//! accepts puts. A [`PvTable`] gives the PVs their names, and a [`Server`] publishes the table until it is dropped.
 //!
 //! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //!
-//! use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+//! use fodo_net::{Context, PutRefusal, PvTable, Server, ServerConfig, SharedPv, Value};
 //!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let temperature = SharedPv::new(21.5);
-//! let setpoint = SharedPv::builder(20.0).on_put(|value, _client| Ok(value)).build();
-//! let table = PvTable::from([("demo:temperature", temperature.clone()), ("demo:setpoint", setpoint)]);
-//! // For this host only; ServerConfig::from_env()? serves the network.
-//! let server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
+//! let gap = SharedPv::builder(12.5)
+//!     .on_put(|value, _client| match value.to_f64() {
+//!         Ok(0.0..=50.0) => Ok(value),
+//!         _ => Err(PutRefusal::Rejected("the gap must be between 0 and 50 mm".into())),
+//!     })
+//!     .build();
+//! let table = PvTable::from([("demo:temperature", temperature.clone()), ("demo:gap", gap)]);
 //!
+//! // For a test: on loopback, on free ports. `ServerConfig::from_env` serves on the network.
+//! let server = Server::start(ServerConfig::isolated(), Arc::new(table))?;
 //! temperature.post(21.7);
+//!
+//! let context = Context::new(server.client_config());
+//! assert_eq!(context.channel("demo:temperature")?.get()?.value, Value::from(21.7));
+//! assert!(context.channel("demo:gap")?.put(51.0).is_err());
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! [`ServerConfig::isolated`] and [`Server::client_config`] make a private pair of server and client, as tests need it.
 //!
 //! # Errors and timeouts
 //!
@@ -161,9 +168,10 @@
 //!   in parallel.
 //! - A callback of [`Channel::monitor_with`] runs on the thread `fodo-callbacks` of its context, or as its [`Executor`]
 //!   determines. It may call everything in this crate.
-//! - A server runs at most four threads. It calls a [`Source`] on these, which must not block.
-//! - All types are `Send` and `Sync`. Clones of a [`Context`], [`Channel`] are cheap and share the same
-//!   object.
+//! - A server runs at most four threads. It calls a [`Source`], and the closures of a [`SharedPv`], on
+//!   these; they must not block.
+//! - All of these types are `Send` and `Sync`. Clones of a [`Context`], [`Channel`] or [`SharedPv`] are cheap and share the
+//!   same object.
 //!
 //! The protocol itself is in `fodo-ca`, which does no input or output; this crate adds sockets, clocks, threads and the
 //! environment variables.

@@ -161,3 +161,16 @@ fn each_priority_has_a_circuit_of_its_own_which_says_so() {
     assert_eq!(priorities, [0, 7]);
     assert!(context.channel_at("a", 100).is_err());
 }
+
+#[test]
+fn all_handles_can_be_shared_by_threads() {
+    fn is_shared<T: Send + Sync>() {}
+
+    is_shared::<Context>();
+    is_shared::<Channel>();
+    is_shared::<fodo_net::Operation<fodo_net::Reading>>();
+    is_shared::<fodo_net::Monitor>();
+    is_shared::<fodo_net::Error>();
+    is_shared::<fodo_net::Server>();
+    is_shared::<fodo_net::SharedPv>();
+}

@@ -14,6 +14,27 @@ use crate::sync::lock;
 ///
 /// With every variant a monitor's events are delivered in order, and its callback never runs on two threads at once.
 /// Monitors without a callback ([`super::Monitor::next_timeout`]) do not use it.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::sync::Arc;
+///
+/// use fodo_net::{CallbackJob, ClientConfig, Context, Executor};
+///
+/// // All callbacks run on the thread of the program's own event loop.
+/// let (sender, jobs) = mpsc::channel::<CallbackJob>();
+/// let executor = Executor::Custom(Arc::new(move |job| {
+///     // Fails when the event loop has ended; then no callback needs to run.
+///     let _ = sender.send(job);
+/// }));
+/// let context = Context::with_executor(ClientConfig::default(), executor);
+/// // In the event loop:
+/// for job in jobs.try_iter() {
+///     job.run();
+/// }
+/// ```
 #[derive(Clone, Default)]
 pub enum Executor {
     /// On one thread of the context, started with the first callback: a slow callback delays all others.
@@ -37,10 +58,12 @@ impl std::fmt::Debug for Executor {
 }
 
 /// Queued events of one monitor, to be passed to its callback.
+/// See the example of [`Executor`].
 pub struct CallbackJob(Weak<MonitorCore>);
 
 impl CallbackJob {
     /// Calls the callback with each queued event, on this thread.
+    /// See the example of [`Executor`].
     pub fn run(self) {
         if let Some(monitor) = self.0.upgrade() {
             monitor.deliver();

@@ -23,6 +23,8 @@ use crate::limit;
 use crate::sync::lock;
 
 /// The state of a channel; the comment of each says what the channel waits for.
+///
+/// See the example of [`Channel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelState {

@@ -24,6 +24,8 @@ const CID: Cid = Cid(1);
 const IOID: Ioid = Ioid(1);
 
 /// The result of each step of connecting to a PV.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     /// The name that was searched for.
@@ -37,6 +39,8 @@ pub struct Diagnosis {
 }
 
 /// One address that was searched.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchedAddress {
     /// The address.
@@ -48,6 +52,8 @@ pub struct SearchedAddress {
 }
 
 /// How a name is searched for.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchMethod {
     /// By a datagram, to all servers that it reaches.
@@ -57,6 +63,8 @@ pub enum SearchMethod {
 }
 
 /// The result of a search request.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SearchResult {
     /// It was sent; whether it was received is unknown.
@@ -71,6 +79,8 @@ pub enum SearchResult {
 }
 
 /// A server that claimed the name.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimingServer {
     /// The address at which it accepts circuits.
@@ -82,6 +92,8 @@ pub struct ClaimingServer {
 }
 
 /// Which step was reached with a server that claimed the name.
+///
+/// See the example of [`Diagnosis::run`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimResult {
     /// No TCP connection.
@@ -122,6 +134,29 @@ impl Diagnosis {
     /// Blocks for `timeout` for each silent name server. The search blocks for `timeout` if no server claims the
     /// name; otherwise it waits another third of a second after the first claim, so that a second server can claim it
     /// too. Then it blocks for at most `timeout` for each server. Fails if the system provides no socket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// # let config = server.client_config();
+    /// use std::time::Duration;
+    ///
+    /// use fodo_net::client::diagnosis::{ClaimResult, Diagnosis};
+    ///
+    /// let diagnosis = Diagnosis::run("demo:gap", &config, Duration::from_secs(5))?;
+    /// for searched in &diagnosis.searched {
+    ///     println!("searched at {}: {:?}", searched.address, searched.result);
+    /// }
+    /// for claim in &diagnosis.claims {
+    ///     match &claim.result {
+    ///         ClaimResult::Channel { facts, .. } => println!("{} serves {:?}", claim.server, facts.kind),
+    ///         failed => println!("{} claims the name, but: {failed:?}", claim.server),
+    ///     }
+    /// }
+    /// # assert!(matches!(diagnosis.claims[..], [ref claim] if matches!(claim.result, ClaimResult::Channel { .. })));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn run(pv: &str, config: &ClientConfig, timeout: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
         let mut searched = probe_ports(config);

@@ -48,6 +48,8 @@ struct Inner {
 }
 
 /// What made an operation fail. The variants differ in what the caller can do.
+///
+/// See the example of [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -202,6 +204,8 @@ impl fmt::Display for ErrorKind {
 }
 
 /// What a server refuses.
+///
+/// See the example of [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -230,6 +234,8 @@ impl From<Eca> for Refusal {
 }
 
 /// Why a reply is rejected.
+///
+/// See [`ErrorKind::WrongReply`], and the example of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WrongReply {

@@ -54,7 +54,7 @@ use crate::sync::lock;
 ///
 /// ```
 /// # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
-/// # let config = fodo_net::ClientConfig::with_addresses(vec![(std::net::Ipv4Addr::LOCALHOST, server.udp_port()).into()]);
+/// # let config = server.client_config();
 /// use fodo_net::Context;
 ///
 /// // `config`: for instance that of the environment, from `ClientConfig::from_env()`.
@@ -85,6 +85,8 @@ struct ContextCore {
 
 /// Channel priority, 0 to 99. Channels of different priorities use separate circuits to the same server, and the server
 /// may serve the higher priority first.
+///
+/// See the example of [`Context::channel_at`].
 pub type Priority = u8;
 
 /// The circuits of a context, by server and priority.
@@ -346,6 +348,8 @@ fn host() -> String {
 }
 
 /// What the server has reported about a channel.
+///
+/// See the example of [`Channel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelFacts {
     /// The server's address.
@@ -361,6 +365,8 @@ pub struct ChannelFacts {
 }
 
 /// Which attributes to request in addition to the value.
+///
+/// See the example of [`Channel::get_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Detail {
@@ -385,6 +391,8 @@ pub enum Detail {
 }
 
 /// What to request from a server.
+///
+/// See the example of [`Channel::get_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The type of an element; `None` requests the channel's native type.

@@ -19,6 +19,20 @@ use super::{ChannelFacts, Refusal, Request, WrongReply};
 use crate::sync::lock;
 
 /// What a subscription delivers.
+///
+/// # Examples
+///
+/// ```
+/// use fodo_net::{Detail, EventMask, MonitorOptions, Request, WhenFull};
+///
+/// // Every change of the alarm, with units and limits; the latest ten if they are not taken in time.
+/// let options = MonitorOptions {
+///     request: Request { detail: Detail::Full, ..Request::default() },
+///     mask: EventMask::ALARM,
+///     queue_max: 10,
+///     when_full: WhenFull::DropOldest,
+/// };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorOptions {
     /// What each update contains.
@@ -34,6 +48,8 @@ pub struct MonitorOptions {
 
 /// What happens to updates that are not taken in time. Each lost update is counted as merged, and a
 /// [`MonitorEvent::Merged`] marks its position.
+///
+/// See the example of [`MonitorOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
@@ -58,12 +74,16 @@ impl Default for MonitorOptions {
 
 impl MonitorOptions {
     /// Only the newest update is queued, as a display or a control loop needs it.
+    /// See the example of
+    /// [`Monitor`].
     pub fn newest() -> MonitorOptions {
         MonitorOptions { queue_max: 1, ..MonitorOptions::default() }
     }
 }
 
 /// An event of a subscription.
+///
+/// See the example of [`Monitor`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MonitorEvent {
@@ -91,6 +111,8 @@ pub enum MonitorEvent {
 }
 
 /// Update counters of a monitor.
+///
+/// See the example of [`Monitor`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonitorCounts {
     /// Updates received from the server.

@@ -12,6 +12,8 @@ use crate::limit;
 use crate::sync::lock;
 
 /// Something a user should know although no operation failed.
+///
+/// See the example of [`Context::next_notice`](crate::Context::next_notice).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {

@@ -267,6 +267,8 @@ pub(super) fn deadline_after(timeout: Duration) -> Instant {
 }
 
 /// What a successful operation returns: [`ChannelFacts`], a [`Reading`] or `()`. No other type can implement it.
+///
+/// See the example of [`Operation`].
 pub trait Output: sealed::FromOutcome {}
 
 impl Output for ChannelFacts {}

@@ -9,6 +9,8 @@ use super::variable::{DefaultValue, VARIABLES, ValueFormat, Variable};
 use super::{ConfigError, Host, variable};
 
 /// Where a variable's value comes from.
+///
+/// See the example of [`settings`](super::settings).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The variable itself is set.
@@ -20,6 +22,8 @@ pub enum Origin {
 }
 
 /// The current setting of a variable.
+///
+/// See the example of [`settings`](super::settings).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The variable.

@@ -17,6 +17,21 @@ pub const SERVER_PORT: u16 = 5064;
 pub const REPEATER_PORT: u16 = 5065;
 
 /// How a client finds servers and manages circuits.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fodo_net::{ClientConfig, Context};
+///
+/// // Searches one host only, and waits for at most one second.
+/// let config = ClientConfig {
+///     operation_timeout: Duration::from_secs(1),
+///     ..ClientConfig::with_addresses(vec!["192.0.2.7:5064".parse().unwrap()])
+/// };
+/// let context = Context::new(config);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientConfig {
     /// Addresses to search: hosts, broadcast addresses, multicast groups (addresses in EPICS_CA_ADDR_LIST).
@@ -49,6 +64,8 @@ pub struct ClientConfig {
 }
 
 /// A host, given by name or by address, as text.
+///
+/// See the example of [`Host::address`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     /// The name or address.
@@ -59,6 +76,16 @@ pub struct Host {
 
 impl Host {
     /// The address, if the name is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fodo_net::Host;
+    ///
+    /// let gateway = Host { name: "192.0.2.7".into(), port: 5064 };
+    /// assert_eq!(gateway.address(), Some("192.0.2.7:5064".parse().unwrap()));
+    /// assert_eq!(Host { name: "gateway".into(), port: 5064 }.address(), None);
+    /// ```
     pub fn address(&self) -> Option<SocketAddr> {
         self.name.parse::<Ipv4Addr>().ok().map(|ip| SocketAddr::new(IpAddr::V4(ip), self.port))
     }
@@ -138,6 +165,8 @@ impl Default for Quotas {
 }
 
 /// A variable whose value is invalid.
+///
+/// See the example of [`ClientConfig::from_variables`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The variable's name.
@@ -159,11 +188,27 @@ impl std::error::Error for ConfigError {}
 /// Every variable of Channel Access with its value in the process's environment.
 ///
 /// Resolves host names in the lists that a server needs before it starts; this may take long.
+///
+/// # Examples
+///
+/// ```
+/// for setting in fodo_net::config::settings() {
+///     println!("{} = {:?}, from {:?}", setting.variable.name, setting.value, setting.origin);
+/// }
+/// ```
 pub fn settings() -> Vec<Setting> {
     Variables { lookup: &process }.settings()
 }
 
 /// Variables of the process's environment that start like those of Channel Access but are unknown.
+///
+/// # Examples
+///
+/// ```
+/// for name in fodo_net::config::unknown_variables() {
+///     eprintln!("{name} is not a variable of Channel Access: is it misspelt?");
+/// }
+/// ```
 pub fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
@@ -193,6 +238,7 @@ impl Default for ClientConfig {
 
 impl ClientConfig {
     /// Searches only these addresses and receives no beacons; all else as by default.
+    /// See the example of [`ClientConfig`].
     pub fn with_addresses(search_addresses: Vec<SocketAddr>) -> ClientConfig {
         ClientConfig {
             search_addresses,
@@ -210,11 +256,24 @@ impl ClientConfig {
     }
 
     /// Reads the process's environment. Fails if a variable is invalid.
+    /// See the example of [`ClientConfig::from_variables`].
     pub fn from_env() -> Result<ClientConfig, ConfigError> {
         ClientConfig::from_variables(&process)
     }
 
     /// Like [`ClientConfig::from_env`], with `lookup` in place of the environment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use fodo_net::ClientConfig;
+    ///
+    /// let config = ClientConfig::from_variables(&|name| (name == "EPICS_CA_ADDR_LIST").then(|| "192.0.2.7".into()));
+    /// assert_eq!(config.unwrap().search_addresses, ["192.0.2.7:5064".parse().unwrap()]);
+    ///
+    /// let error = ClientConfig::from_variables(&|name| (name == "EPICS_CA_CONN_TMO").then(|| "soon".into())).unwrap_err();
+    /// assert_eq!(error.variable, "EPICS_CA_CONN_TMO");
+    /// ```
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
         ClientConfig::from_environment(&Variables { lookup })
     }

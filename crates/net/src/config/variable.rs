@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::limit;
 
 /// An environment variable.
+///
+/// See the example of [`help`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -21,6 +23,8 @@ pub struct Variable {
 }
 
 /// Which side uses a variable.
+///
+/// See the example of [`help`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableUser {
     /// Clients. Servers may fall back to it.
@@ -32,6 +36,8 @@ pub enum VariableUser {
 }
 
 /// The default of a variable that is not set.
+///
+/// See the example of [`help`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
     /// This text.
@@ -41,6 +47,8 @@ pub enum DefaultValue {
 }
 
 /// How a variable's text is parsed.
+///
+/// See the example of [`help`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// Host addresses or names, each optionally with `:port`, separated by blanks.
@@ -78,6 +86,7 @@ impl ValueFormat {
 }
 
 /// All variables, those of clients first.
+/// See the example of [`help`].
 pub static VARIABLES: [&Variable; 19] = [
     &ADDR_LIST,
     &AUTO_ADDR_LIST,
@@ -101,6 +110,16 @@ pub static VARIABLES: [&Variable; 19] = [
 ];
 
 /// A help line for each variable that `is_wanted` selects: its name, what it does, and its default.
+///
+/// # Examples
+///
+/// ```
+/// use fodo_net::config::{VARIABLES, VariableUser, help};
+///
+/// // The section of a client's help text on its environment.
+/// println!("{}", help(|user| user != VariableUser::Server));
+/// assert!(VARIABLES.iter().any(|variable| variable.name == "EPICS_CA_ADDR_LIST"));
+/// ```
 pub fn help(is_wanted: impl Fn(VariableUser) -> bool) -> String {
     let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.user));
     let lines = wanted.map(|variable| {
