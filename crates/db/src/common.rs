@@ -100,11 +100,11 @@ impl Common {
 
     /// Raises an alarm during processing. Among alarms of the highest severity, the first one is kept.
     pub(crate) fn raise(&mut self, status: Status, severity: u16) -> bool {
-        self.raise_saying(status, severity, Text::EMPTY)
+        self.raise_with_message(status, severity, Text::EMPTY)
     }
 
     /// As [`Common::raise`], with a message for AMSG.
-    pub(crate) fn raise_saying(&mut self, status: Status, severity: u16, message: Text) -> bool {
+    pub(crate) fn raise_with_message(&mut self, status: Status, severity: u16, message: Text) -> bool {
         if self.new_severity >= severity {
             return false;
         }
@@ -117,7 +117,7 @@ impl Common {
     /// Raises the alarm that a link transfers.
     pub(crate) fn inherit(&mut self, how: Inherit, alarm: InheritedAlarm) {
         if let Some(InheritedAlarm { status, severity, message }) = alarm.through(how) {
-            self.raise_saying(Status(status), severity, message);
+            self.raise_with_message(Status(status), severity, message);
         }
     }
 

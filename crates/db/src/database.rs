@@ -162,7 +162,7 @@ impl Database {
             }
             Input::Put { field, value, put: None } => call.put_field(field.record, field.field, value),
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
-                call.notify(record, Waiter::Put(put), Request::Put { field, value })
+                call.execute(record, Waiter::Put(put), Request::Put { field, value })
             }
             Input::Restore { field, value } => call.restore(field, value),
             Input::CancelPut { field, put } => {

@@ -9,7 +9,7 @@ use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
 use crate::event::Event;
 use crate::external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 use crate::link::inherit::InheritedAlarm;
-use crate::link::{Broken, Inherit, Link, LinkAccess, LinkExtra, TriggerCondition};
+use crate::link::{Inherit, Link, LinkAccess, LinkError, LinkExtra, TriggerCondition};
 
 /// Digits after the decimal point in records without PREC: the default of C's `printf`.
 pub(crate) const DIGITS: i16 = 6;
@@ -119,25 +119,25 @@ impl ExternalPv {
     }
 
     /// The latest value, converted to a kind, and its alarm.
-    pub(crate) fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), Broken> {
+    pub(crate) fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), LinkError> {
         let state = self.lock();
-        state.facts().filter(|facts| facts.may_read).ok_or(Broken)?;
-        let reading = state.reading.as_ref().ok_or(Broken)?;
-        let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| Broken)?;
+        state.facts().filter(|facts| facts.may_read).ok_or(LinkError)?;
+        let reading = state.reading.as_ref().ok_or(LinkError)?;
+        let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| LinkError)?;
         // Channel Access does not transfer the alarm message.
         let (status, severity) = (reading.alarm.status.0, reading.alarm.severity.code());
         Ok((value, InheritedAlarm { status, severity, message: Text::EMPTY }))
     }
 
     /// Converts a value to the PV's kind. Also returns the number of the put.
-    pub(crate) fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), Broken> {
+    pub(crate) fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), LinkError> {
         let mut state = self.lock();
-        let facts = state.facts().filter(|facts| facts.may_write).ok_or(Broken)?;
+        let facts = state.facts().filter(|facts| facts.may_write).ok_or(LinkError)?;
         let is_name_of_state =
             facts.kind == Kind::Enum && value.first().is_some_and(|first| first.kind() == Kind::Text);
         let kind = if is_name_of_state { Kind::Text } else { facts.kind };
-        let value = match value.to_kind(kind, Some(&digits(None))).map_err(|_| Broken)? {
-            Value::Array(array) if array.is_empty() => return Err(Broken),
+        let value = match value.to_kind(kind, Some(&digits(None))).map_err(|_| LinkError)? {
+            Value::Array(array) if array.is_empty() => return Err(LinkError),
             Value::Array(array) => Value::Array(array.truncated(facts.count_max as usize)),
             scalar => scalar,
         };

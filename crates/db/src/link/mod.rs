@@ -16,7 +16,7 @@ use crate::reference::FieldFacts;
 
 /// A link that could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct LinkError;
 
 /// A link field: 8 bytes when it is empty, else the text and the target on the heap.
 #[derive(Clone, Debug, Default)]

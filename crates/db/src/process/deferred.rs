@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use fodo_data::{Text, Value};
 
 use crate::limit::{EVENTS_PENDING_MAX, PUTS_PENDING_MAX};
-use crate::link::{Broken, TriggerCondition};
+use crate::link::{LinkError, TriggerCondition};
 use crate::reference::PutId;
 
 /// Receives the completion of all processing that it started.
@@ -80,9 +80,15 @@ impl DeferredQueue {
     }
 
     /// Queues a put through a channel.
-    pub(crate) fn put(&mut self, record: u32, field: u16, value: Value, waiter: Option<Waiter>) -> Result<(), Broken> {
+    pub(crate) fn put(
+        &mut self,
+        record: u32,
+        field: u16,
+        value: Value,
+        waiter: Option<Waiter>,
+    ) -> Result<(), LinkError> {
         if self.n_puts >= PUTS_PENDING_MAX {
-            return Err(Broken);
+            return Err(LinkError);
         }
         self.n_puts += 1;
         self.queue.push_back(Deferred::Put { record, field, value, waiter });
@@ -166,7 +172,7 @@ mod tests {
             assert_eq!(queue.put(0, 0, Value::from(1.0), None), Ok(()));
         }
 
-        assert_eq!(queue.put(0, 0, Value::from(1.0), None), Err(Broken));
+        assert_eq!(queue.put(0, 0, Value::from(1.0), None), Err(LinkError));
         queue.pop();
         assert_eq!(queue.put(0, 0, Value::from(1.0), None), Ok(()));
     }

@@ -11,7 +11,7 @@ use crate::event::{Event, Stream};
 use crate::field::DELAY;
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
 use crate::link::inherit::InheritedAlarm;
-use crate::link::{Broken, Inherit, LinkAccess, Target, Trigger, TriggerCondition};
+use crate::link::{Inherit, LinkAccess, LinkError, Target, Trigger, TriggerCondition};
 use crate::menu;
 use crate::process::deferred::{Deferred, DeferredQueue, Waiter};
 use crate::process::post::Posts;
@@ -86,7 +86,7 @@ pub(crate) struct EngineCall<'a> {
     pub(crate) depth: u16,
     /// How many records the current chain may still process.
     chain_left: u64,
-    /// How often processing ended with [`crate::process::step::Outcome::Failed`].
+    /// How often processing ended with [`crate::process::step::ProcessOutcome::Failed`].
     pub(crate) n_failed: u32,
 }
 
@@ -206,7 +206,7 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Processes the target of a forward link at once, inside the processing of `from`.
-    pub(crate) fn process_forward_link(&mut self, from: u32, access: &LinkAccess) -> Result<(), Broken> {
+    pub(crate) fn process_forward_link(&mut self, from: u32, access: &LinkAccess) -> Result<(), LinkError> {
         let to = match access.target {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => record,
             _ => {
@@ -215,7 +215,7 @@ impl<'a> EngineCall<'a> {
             }
         };
         if self.depth >= DEPTH_MAX {
-            return Err(Broken);
+            return Err(LinkError);
         }
         // A failure of the target is not a failure of this record.
         let _ = self.process_target(from, to);
@@ -250,7 +250,7 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Processes the target of a PP link, inside the processing of `from`.
-    fn process_target(&mut self, from: u32, to: u32) -> Result<(), Broken> {
+    fn process_target(&mut self, from: u32, to: u32) -> Result<(), LinkError> {
         let is_passive = self.with(to, |body, _| body.common().scan == menu::PASSIVE);
         if is_passive != Some(true) {
             return Ok(());
@@ -258,9 +258,9 @@ impl<'a> EngineCall<'a> {
         self.process_nested(from, to)
     }
 
-    fn process_nested(&mut self, from: u32, to: u32) -> Result<(), Broken> {
+    fn process_nested(&mut self, from: u32, to: u32) -> Result<(), LinkError> {
         if self.depth >= DEPTH_MAX {
-            return Err(Broken);
+            return Err(LinkError);
         }
         // `from` counts as active meanwhile, so that a chain that leads back to it does not process it again.
         let before = self.with(from, |body, _| {
@@ -284,29 +284,34 @@ impl<'a> EngineCall<'a> {
         });
         // A link to a record that was already active is not broken, as in Base.
         let has_failed = self.with(to, |body, _| body.common().has_failed && was_active == Some(false));
-        if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
+        if has_failed == Some(false) { Ok(()) } else { Err(LinkError) }
     }
 
     /// Reads the target of a link of `record`, as elements of a kind. `None`: the link is constant.
-    pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
-        self.fetch_at_least(0, record, target, kind)
+    pub(crate) fn read_target(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, LinkError> {
+        self.read_target_at_least(0, record, target, kind)
     }
 
     /// Reads the first element of a link's target. If the target is an empty array, the link is broken.
-    pub(crate) fn fetch_one(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Scalar>, Broken> {
-        Ok(self.fetch_at_least(1, record, target, kind)?.and_then(|value| value.first()))
+    pub(crate) fn read_target_first(
+        &mut self,
+        record: u32,
+        target: Target,
+        kind: Kind,
+    ) -> Result<Option<Scalar>, LinkError> {
+        Ok(self.read_target_at_least(1, record, target, kind)?.and_then(|value| value.first()))
     }
 
-    fn fetch_at_least(
+    fn read_target_at_least(
         &mut self,
         n_elements: usize,
         record: u32,
         target: Target,
         kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
+    ) -> Result<Option<Value>, LinkError> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
-            Target::External { .. } | Target::Missing => return Err(Broken),
+            Target::External { .. } | Target::Missing => return Err(LinkError),
             Target::Field { record: from, field, modifiers } => (from, field, modifiers),
         };
         if modifiers.trigger == Trigger::Passive {
@@ -314,7 +319,7 @@ impl<'a> EngineCall<'a> {
         }
         if self.core.is_link(from, field) {
             // As in Base, a link cannot read a link field.
-            return Err(Broken);
+            return Err(LinkError);
         }
         // A record inherits its own alarm only through a channel link, as in Base.
         let is_inherited = modifiers.inherit != Inherit::Not && (from != record || modifiers.is_channel());
@@ -330,10 +335,10 @@ impl<'a> EngineCall<'a> {
                 || InheritedAlarm { status: common.status, severity: common.severity, message: common.message.clone() };
             (value, is_inherited.then(alarm))
         });
-        let (value, alarm) = read.ok_or(Broken)?;
-        let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
+        let (value, alarm) = read.ok_or(LinkError)?;
+        let value = self.core.convert(from, field, value, kind).map_err(|_| LinkError)?;
         if value.len() < n_elements {
-            return Err(Broken);
+            return Err(LinkError);
         }
         if let Some(alarm) = alarm {
             self.with(record, |body, _| body.common().inherit(modifiers.inherit, alarm));
@@ -342,10 +347,10 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Writes a value through a link of `from`, and processes the target if the link is PP.
-    pub(crate) fn drive(&mut self, from: u32, target: Target, value: Value) -> Result<(), Broken> {
+    pub(crate) fn write_target(&mut self, from: u32, target: Target, value: Value) -> Result<(), LinkError> {
         let (to, field, modifiers) = match target {
             Target::Constant => return Ok(()),
-            Target::External { .. } | Target::Missing => return Err(Broken),
+            Target::External { .. } | Target::Missing => return Err(LinkError),
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
@@ -360,7 +365,7 @@ impl<'a> EngineCall<'a> {
             });
             self.with(to, |body, _| alarm.map(|alarm| body.common().inherit(modifiers.inherit, alarm)));
         }
-        written.map_err(|_| Broken)?;
+        written.map_err(|_| LinkError)?;
         if field == PROC {
             return self.process_nested(from, to);
         }
@@ -407,7 +412,7 @@ impl<'a> EngineCall<'a> {
             }
             Deferred::Notify { from, to } => {
                 // A request to process is never rejected.
-                let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Request::Processing);
+                let _ = self.execute(to, Waiter::Record { record: from, number: 0 }, Request::Processing);
             }
             Deferred::Follow { record, when } => {
                 let is_wanted = self.with(record, |body, _| match when {
@@ -427,7 +432,7 @@ impl<'a> EngineCall<'a> {
                     let _ = self.put_field(record, field, value);
                     return;
                 };
-                if self.notify(record, waiter, Request::Put { field, value }).is_err() {
+                if self.execute(record, waiter, Request::Put { field, value }).is_err() {
                     self.complete_if_done(waiter);
                 }
             }
@@ -509,7 +514,7 @@ pub(crate) fn count_active(body: &mut dyn Record, posts: &mut Posts) {
     if count < LOCK_COUNT_MAX || common.severity >= menu::INVALID {
         return;
     }
-    common.raise_saying(Status::SCAN, menu::INVALID, "Async in progress".into());
+    common.raise_with_message(Status::SCAN, menu::INVALID, "Async in progress".into());
     let mask = posts.alarms(body) | CHANGED;
     let value = body.record_type().value;
     posts.post(body, value, mask);

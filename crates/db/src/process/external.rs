@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::external_pv::{ExternalLinkId, ExternalPvEvent};
 use crate::field::SPECIAL;
 use crate::link::external::{Effects, ExternalPv};
-use crate::link::{Broken, LinkAccess, Target};
+use crate::link::{LinkAccess, LinkError, Target};
 use crate::process::deferred::Deferred;
 use crate::process::engine::{EngineCall, PROC};
 use crate::record::contract::link_of;
@@ -37,7 +37,7 @@ impl EngineCall<'_> {
         record: u32,
         external: &ExternalPv,
         kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
+    ) -> Result<Option<Value>, LinkError> {
         let (value, alarm) = external.read(kind)?;
         self.with(record, |body, _| body.common().inherit(external.inherit, alarm));
         Ok(Some(value))
@@ -50,7 +50,7 @@ impl EngineCall<'_> {
         external: &ExternalPv,
         value: &Value,
         awaited: Option<u8>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkError> {
         let (value, put) = external.accept(value, awaited)?;
         let put = awaited.is_some().then_some(put);
         self.events.push(Event::ExternalPut { link: external.link, value, put });

@@ -5,45 +5,45 @@ use fodo_data::{Kind, Scalar, Status, Value};
 use crate::filter::FilterChain;
 use crate::link::external::digits;
 use crate::link::json_link::LinkAlarm;
-use crate::link::{Broken, LinkAccess, LinkExtra, Target};
+use crate::link::{LinkAccess, LinkError, LinkExtra, Target};
 use crate::process::engine::EngineCall;
 use crate::reference::FieldRef;
 
 impl EngineCall<'_> {
-    /// As [`EngineCall::fetch`], for every kind of link.
-    pub(crate) fn read_access(
+    /// As [`EngineCall::read_target`], for every kind of link.
+    pub(crate) fn read_link(
         &mut self,
         record: u32,
         access: &LinkAccess,
         kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
+    ) -> Result<Option<Value>, LinkError> {
         let json = match access.extra.as_deref() {
-            None => return self.fetch(record, access.target, kind),
-            Some(LinkExtra::Filtered { chain, .. }) => return self.fetch_filtered(record, access.target, chain, kind),
+            None => return self.read_target(record, access.target, kind),
+            Some(LinkExtra::Filtered { chain, .. }) => return self.read_filtered(record, access.target, chain, kind),
             Some(LinkExtra::External(external)) => return self.read_external(record, external, kind),
             Some(LinkExtra::Json(json)) => json,
         };
         let (value, raises) = json.read(&self.core.states);
         self.raise(record, raises);
-        value.ok_or(Broken)?.to_kind(kind, Some(&digits(None))).map(Some).map_err(|_| Broken)
+        value.ok_or(LinkError)?.to_kind(kind, Some(&digits(None))).map(Some).map_err(|_| LinkError)
     }
 
-    /// As [`EngineCall::fetch_one`], for every kind of link.
-    pub(crate) fn read_one_access(
+    /// As [`EngineCall::read_target_first`], for every kind of link.
+    pub(crate) fn read_link_first(
         &mut self,
         record: u32,
         access: &LinkAccess,
         kind: Kind,
-    ) -> Result<Option<Scalar>, Broken> {
+    ) -> Result<Option<Scalar>, LinkError> {
         if access.extra.is_none() {
-            return self.fetch_one(record, access.target, kind);
+            return self.read_target_first(record, access.target, kind);
         }
-        let value = self.read_access(record, access, kind)?;
-        value.map(|value| value.first().ok_or(Broken)).transpose()
+        let value = self.read_link(record, access, kind)?;
+        value.map(|value| value.first().ok_or(LinkError)).transpose()
     }
 
     /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
-    pub(crate) fn access_facts(&self, access: &LinkAccess) -> Option<(Kind, u32)> {
+    pub(crate) fn link_facts(&self, access: &LinkAccess) -> Option<(Kind, u32)> {
         let facts = match (access.extra.as_deref(), access.target) {
             (Some(LinkExtra::Json(json)), _) => return Some((json.kind(), 1)),
             (Some(LinkExtra::External(external)), _) => return external.facts(),
@@ -56,28 +56,28 @@ impl EngineCall<'_> {
 
     /// Reads the field twice: first like a plain link, to process the target and to inherit its alarm, then as input of
     /// the filters.
-    fn fetch_filtered(
+    fn read_filtered(
         &mut self,
         record: u32,
         target: Target,
         chain: &FilterChain,
         kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
-        let Target::Field { record: from, field, .. } = target else { return Err(Broken) };
+    ) -> Result<Option<Value>, LinkError> {
+        let Target::Field { record: from, field, .. } = target else { return Err(LinkError) };
         let own_kind = self.core.facts(FieldRef { record: from, field }).kind;
-        self.fetch(record, target, own_kind)?;
-        let reading = self.with(from, |body, _| crate::process::post::reading(body, field)).ok_or(Broken)?;
+        self.read_target(record, target, own_kind)?;
+        let reading = self.with(from, |body, _| crate::process::post::reading(body, field)).ok_or(LinkError)?;
         let value = chain.read(reading, &self.core.filter_context(from, self.now.wall)).value;
-        self.core.convert(from, field, value, kind).map(Some).map_err(|_| Broken)
+        self.core.convert(from, field, value, kind).map(Some).map_err(|_| LinkError)
     }
 
-    /// As [`EngineCall::drive`], for every kind of link. Filters apply only to reads.
-    pub(crate) fn write_access(&mut self, record: u32, access: &LinkAccess, value: Value) -> Result<(), Broken> {
+    /// As [`EngineCall::write_target`], for every kind of link. Filters apply only to reads.
+    pub(crate) fn write_link(&mut self, record: u32, access: &LinkAccess, value: Value) -> Result<(), LinkError> {
         match access.extra.as_deref() {
-            None | Some(LinkExtra::Filtered { .. }) => self.drive(record, access.target, value),
+            None | Some(LinkExtra::Filtered { .. }) => self.write_target(record, access.target, value),
             Some(LinkExtra::External(external)) => self.write_external(external, &value, None),
             Some(LinkExtra::Json(json)) => {
-                let raises = json.write(&value, &self.core.states).map_err(|()| Broken)?;
+                let raises = json.write(&value, &self.core.states).map_err(|()| LinkError)?;
                 self.raise(record, raises);
                 Ok(())
             }
@@ -86,7 +86,7 @@ impl EngineCall<'_> {
 
     fn raise(&mut self, record: u32, raises: Option<LinkAlarm>) {
         if let Some(LinkAlarm { severity, message }) = raises {
-            self.with(record, |body, _| body.common().raise_saying(Status::LINK, severity, message.into()));
+            self.with(record, |body, _| body.common().raise_with_message(Status::LINK, severity, message.into()));
         }
     }
 }

@@ -40,7 +40,7 @@ impl RequestQueue {
 impl EngineCall<'_> {
     /// Executes a request, at once or when the record is done. `waiter` receives the completion. A rejection at once is
     /// the return value only.
-    pub(crate) fn notify(&mut self, record: u32, waiter: Waiter, request: Request) -> Result<(), PutError> {
+    pub(crate) fn execute(&mut self, record: u32, waiter: Waiter, request: Request) -> Result<(), PutError> {
         // A put to a link field does not depend on the record's processing.
         let is_link = matches!(request, Request::Put { field, .. } if self.core.is_link(record, field & !LONG_STRING));
         let is_busy = self.engine.request_queues.contains_key(&record) || self.is_active(record);

@@ -1,7 +1,7 @@
 //! The operations of a record while it is processed: lock itself, read and write its links, set its time stamp.
 //!
 //! A step keeps its record locked until it accesses a link. Most records access none, so they are locked once. Every
-//! access to another record calls [`Step::leave`] first, so that two records are never locked at once.
+//! access to another record calls [`Step::unlock`] first, so that two records are never locked at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +10,7 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
 use crate::event::{Event, Stream};
-pub(crate) use crate::link::Broken;
+pub(crate) use crate::link::LinkError;
 use crate::link::external::ExternalPv;
 use crate::link::{Link, LinkAccess, Target, Trigger};
 use crate::menu;
@@ -23,7 +23,7 @@ use crate::site::Site;
 
 /// How the processing of a record ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ProcessOutcome {
     /// Values are posted; the forward link is next.
     Done,
     /// As `Done`, but the input could not be read or the output not written: a PP link to the record counts as broken.
@@ -36,10 +36,10 @@ pub(crate) enum Outcome {
     Waiting,
 }
 
-impl Outcome {
+impl ProcessOutcome {
     /// `Done` if `is_ok`, else `Failed`.
-    pub(crate) fn done(is_ok: bool) -> Outcome {
-        if is_ok { Outcome::Done } else { Outcome::Failed }
+    pub(crate) fn done(is_ok: bool) -> ProcessOutcome {
+        if is_ok { ProcessOutcome::Done } else { ProcessOutcome::Failed }
     }
 }
 
@@ -131,10 +131,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         common.has_failed = false;
         common.lock_count = 0;
         let disable_link = common.disable_link.access();
-        match self.fetch_one(&disable_link, Kind::I16) {
+        match self.read_link_first(&disable_link, Kind::I16) {
             Ok(Some(Scalar::I16(number))) => self.lock().common().disable = number,
             Ok(_) => {}
-            Err(Broken) => self.blame("SDIS"),
+            Err(LinkError) => self.raise_link_alarm("SDIS"),
         }
         let common = self.lock().common();
         if common.disable == common.disable_value {
@@ -146,20 +146,22 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Queues the work that follows an outcome: first the forward link, then the end of processing.
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: ProcessOutcome) {
         let record = self.record;
-        self.call.n_failed += u32::from(outcome == Outcome::Failed);
+        self.call.n_failed += u32::from(outcome == ProcessOutcome::Failed);
         let common = self.lock().common();
         match outcome {
-            Outcome::Waiting | Outcome::Busy => {
-                common.is_active = u8::from(outcome == Outcome::Waiting);
+            ProcessOutcome::Waiting | ProcessOutcome::Busy => {
+                common.is_active = u8::from(outcome == ProcessOutcome::Waiting);
                 common.is_in_chain = false;
                 self.call.wait_for(record);
                 return;
             }
-            Outcome::Done | Outcome::Failed | Outcome::NoForward => common.has_failed = outcome == Outcome::Failed,
+            ProcessOutcome::Done | ProcessOutcome::Failed | ProcessOutcome::NoForward => {
+                common.has_failed = outcome == ProcessOutcome::Failed
+            }
         }
-        if outcome == Outcome::NoForward || common.forward.is_constant() {
+        if outcome == ProcessOutcome::NoForward || common.forward.is_constant() {
             let is_wanted_again = common.finish();
             self.held = None;
             return self.call.after_processing(record, is_wanted_again);
@@ -170,7 +172,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
                 self.call.engine.tasks.push(Task::Process { record, cause: ProcessCause::Forward { put_process } });
             }
-            _ => self.leave().0.forward_by_put(&forward),
+            _ => self.unlock().0.forward_by_put(&forward),
         }
     }
 
@@ -186,86 +188,86 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Unlocks the record, so that the call can access other records. Also returns the record's number.
-    fn leave(&mut self) -> (&mut EngineCall<'a>, u32) {
+    fn unlock(&mut self) -> (&mut EngineCall<'a>, u32) {
         self.held = None;
         (self.call, self.record)
     }
 
     /// Reads the first element of a link's target.
-    fn fetch_one(&mut self, access: &LinkAccess, kind: Kind) -> Result<Option<Scalar>, Broken> {
+    fn read_link_first(&mut self, access: &LinkAccess, kind: Kind) -> Result<Option<Scalar>, LinkError> {
         if access.target == Target::Constant {
             return Ok(None);
         }
-        let (call, record) = self.leave();
-        call.read_one_access(record, access, kind)
+        let (call, record) = self.unlock();
+        call.read_link_first(record, access, kind)
     }
 
     /// Reads through a link. `Ok(None)`: the link is constant or empty, so nothing changes.
-    pub(crate) fn fetch<T: Element>(
+    pub(crate) fn read_link<T: Element>(
         &mut self,
         name: &'static str,
         link: impl Fn(&R) -> &Link,
-    ) -> Result<Option<T>, Broken> {
-        let fetched = self.fetch_quietly(link);
+    ) -> Result<Option<T>, LinkError> {
+        let fetched = self.read_link_quietly(link);
         if fetched.is_err() {
-            self.blame(name);
+            self.raise_link_alarm(name);
         }
         fetched
     }
 
-    /// As [`Step::fetch`], without the alarm.
-    pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
+    /// As [`Step::read_link`], without the alarm.
+    pub(crate) fn read_link_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, LinkError> {
         let access = link(self.lock()).access();
-        match self.fetch_one(&access, T::KIND)? {
+        match self.read_link_first(&access, T::KIND)? {
             None => Ok(None),
-            Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
+            Some(scalar) => T::of(scalar).map(Some).ok_or(LinkError),
         }
     }
 
-    /// As [`Step::fetch`], for a kind that is known only at run time.
-    pub(crate) fn fetch_scalar(
+    /// As [`Step::read_link`], for a kind that is known only at run time.
+    pub(crate) fn read_link_scalar(
         &mut self,
         name: &'static str,
         link: impl Fn(&R) -> &Link,
         kind: Kind,
-    ) -> Result<Option<Scalar>, Broken> {
+    ) -> Result<Option<Scalar>, LinkError> {
         let access = link(self.lock()).access();
-        let fetched = self.fetch_one(&access, kind);
+        let fetched = self.read_link_first(&access, kind);
         if fetched.is_err() {
-            self.blame(name);
+            self.raise_link_alarm(name);
         }
         fetched
     }
 
     /// Reads all elements of a link's target.
-    pub(crate) fn fetch_array(
+    pub(crate) fn read_link_array(
         &mut self,
         name: &'static str,
         link: impl Fn(&R) -> &Link,
         kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
+    ) -> Result<Option<Value>, LinkError> {
         let access = link(self.lock()).access();
-        let (call, record) = self.leave();
-        let fetched = call.read_access(record, &access, kind);
+        let (call, record) = self.unlock();
+        let fetched = call.read_link(record, &access, kind);
         if fetched.is_err() {
-            self.blame(name);
+            self.raise_link_alarm(name);
         }
         fetched
     }
 
     /// Reads a text through a link. In an array of characters, non-printable characters become C escapes.
-    pub(crate) fn fetch_text(
+    pub(crate) fn read_link_text(
         &mut self,
         name: &'static str,
         link: impl Fn(&R) -> &Link,
-    ) -> Result<Option<Text>, Broken> {
+    ) -> Result<Option<Text>, LinkError> {
         match self.target_facts(&link) {
             Some((kind @ (Kind::I8 | Kind::U8), 2..)) => {
-                let value = self.fetch_array(name, &link, kind)?;
+                let value = self.read_link_array(name, &link, kind)?;
                 let bytes = value.and_then(|value| value.long_text());
                 Ok(bytes.map(|bytes| Text::from_bytes(&escaped(bytes.as_bytes()))))
             }
-            _ => self.fetch(name, link),
+            _ => self.read_link(name, link),
         }
     }
 
@@ -286,41 +288,41 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             return None;
         }
         let access = link.access();
-        self.leave().0.access_facts(&access)
+        self.unlock().0.link_facts(&access)
     }
 
     /// Writes through a link, and processes its target if the link is PP.
-    pub(crate) fn drive(
+    pub(crate) fn write_link(
         &mut self,
         name: &'static str,
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkError> {
         let link = link(self.lock());
         if link.is_constant() {
             return Ok(());
         }
         let access = link.access();
-        let (call, record) = self.leave();
-        let driven = call.write_access(record, &access, value.into());
+        let (call, record) = self.unlock();
+        let driven = call.write_link(record, &access, value.into());
         if driven.is_err() {
-            self.blame(name);
+            self.raise_link_alarm(name);
         }
         driven
     }
 
     /// Processes the target of a forward link at once, before this record continues.
-    pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
+    pub(crate) fn process_forward_link(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
         let access = link(self.lock()).access();
-        let (call, record) = self.leave();
+        let (call, record) = self.unlock();
         if call.process_forward_link(record, &access).is_err() {
-            self.blame(name);
+            self.raise_link_alarm(name);
         }
     }
 
     /// Processes a link's target, and completes this record when that processing has ended. False: the target is not a
     /// field of this database.
-    pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
+    pub(crate) fn process_and_wait(&mut self, link: impl Fn(&R) -> &Link) -> bool {
         let target = link(self.lock()).target();
         let Target::Field { record: to, .. } = target else { return false };
         self.call.engine.deferred.push(Deferred::Notify { from: self.record, to });
@@ -329,10 +331,15 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Writes through a channel (a link with CA or to another IOC). When all processing that this starts has ended,
     /// [`Record::written`] is called with `number`. False for any other link.
-    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
+    pub(crate) fn write_link_with_completion(
+        &mut self,
+        link: impl Fn(&R) -> &Link,
+        value: impl Into<Value>,
+        number: u8,
+    ) -> bool {
         let access = link(self.lock()).access();
         if let Some(external) = access.external() {
-            return self.leave().0.write_external(external, &value.into(), Some(number)).is_ok();
+            return self.unlock().0.write_external(external, &value.into(), Some(number)).is_ok();
         }
         let Target::Field { record, field, modifiers } = access.target else { return false };
         if modifiers.trigger != Trigger::Channel {
@@ -343,18 +350,22 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Reads through a link without processing its target, and without raising a LINK alarm.
-    pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+    pub(crate) fn read_link_only(
+        &mut self,
+        link: impl Fn(&R) -> &Link,
+        kind: Kind,
+    ) -> Result<Option<Value>, LinkError> {
         let mut access = link(self.lock()).access();
         if let Target::Field { modifiers, .. } = &mut access.target {
             modifiers.trigger = Trigger::None;
         }
-        let (call, record) = self.leave();
-        call.read_access(record, &access, kind)
+        let (call, record) = self.unlock();
+        call.read_link(record, &access, kind)
     }
 
     /// Raises the alarm of a broken link.
-    pub(crate) fn blame(&mut self, name: &'static str) {
-        self.lock().common().raise_saying(Status::LINK, menu::INVALID, format!("field {name}").into());
+    pub(crate) fn raise_link_alarm(&mut self, name: &'static str) {
+        self.lock().common().raise_with_message(Status::LINK, menu::INVALID, format!("field {name}").into());
     }
 
     /// Sets the record's time stamp according to TSE and TSEL. `simulated`: SIOL, while SIMM is on.
@@ -365,7 +376,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         match access.target {
             Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.is_time => {
-                let (time, tag) = self.leave().0.time_of(record);
+                let (time, tag) = self.unlock().0.time_of(record);
                 let common = self.lock().common();
                 (common.time, common.user_tag) = (time, tag);
                 return;
@@ -377,13 +388,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 return;
             }
             Target::Field { .. } | Target::External { .. } | Target::Missing => {
-                match self.fetch_one(&access, Kind::I16) {
+                match self.read_link_first(&access, Kind::I16) {
                     Ok(value) => {
                         if let Some(Scalar::I16(event)) = value {
                             self.lock().common().time_event = event;
                         }
                     }
-                    Err(Broken) => self.blame("TSEL"),
+                    Err(LinkError) => self.raise_link_alarm("TSEL"),
                 }
             }
         }
@@ -393,7 +404,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             (false, _) => now,
             (true, None) => return,
             (true, Some(Target::Field { record, .. })) => {
-                let (time, tag) = self.leave().0.time_of(record);
+                let (time, tag) = self.unlock().0.time_of(record);
                 self.lock().common().user_tag = tag;
                 time
             }
@@ -410,7 +421,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
         let access = link(self.lock()).access();
         let time = match access.target {
-            Target::Field { record, .. } => Some(self.leave().0.time_of(record).0),
+            Target::Field { record, .. } => Some(self.unlock().0.time_of(record).0),
             _ => access.external().and_then(ExternalPv::time),
         };
         if let Some(time) = time {
@@ -457,15 +468,15 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Schedules the completion of this record after a delay.
-    pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
+    pub(crate) fn complete_after(&mut self, delay_s: f64) -> ProcessOutcome {
         self.call.start_timer(delay_s, Timer::Complete(self.record));
-        Outcome::Waiting
+        ProcessOutcome::Waiting
     }
 
     /// Schedules the completion of this record after the current chain, as Base's callback tasks do.
-    pub(crate) fn complete_next(&mut self) -> Outcome {
+    pub(crate) fn complete_next(&mut self) -> ProcessOutcome {
         self.call.engine.deferred.push(Deferred::Complete { record: self.record });
-        Outcome::Waiting
+        ProcessOutcome::Waiting
     }
 
     /// Processes the records that wait for an event, after the current chain.
@@ -480,7 +491,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Updates the scan list after the record itself changed SCAN.
     pub(crate) fn rescan(&mut self, before: u16) {
-        let (call, record) = self.leave();
+        let (call, record) = self.unlock();
         call.rescan(record, before);
     }
 }

@@ -10,7 +10,7 @@ use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
 use crate::process::put::fitting;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, index_in, inputs, is_changed, record_type};
@@ -145,7 +145,7 @@ impl Record for ASub {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if fetch(step) {
             let code = step.lock().run();
             step.lock().value = code;
@@ -154,13 +154,13 @@ impl Record for ASub {
                     let value = Value::Array(step.lock().values[index].clone());
                     // A link that cannot be written raises its own alarm; the other links are still written, as in
                     // Base.
-                    let _ = step.drive(name, |sub| &sub.outputs[index], value);
+                    let _ = step.write_link(name, |sub| &sub.outputs[index], value);
                 }
             }
         }
         step.stamp(None);
         step.post(ASub::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 
@@ -180,10 +180,10 @@ fn array_of(field: u16) -> Option<ArrayField> {
 /// Reads the name of the routine and the inputs. Returns whether the routine can be called.
 fn fetch(step: &mut Step<'_, '_, ASub>) -> bool {
     if step.lock().name_source == READ {
-        match step.fetch::<Text>("SUBL", |sub| &sub.name_link) {
+        match step.read_link::<Text>("SUBL", |sub| &sub.name_link) {
             Ok(Some(name)) => step.lock().routine_name = name,
             Ok(None) => {}
-            Err(Broken) => return false,
+            Err(LinkError) => return false,
         }
         let sub = step.lock();
         if !sub.routine_name.is_empty() && sub.routine_name != sub.old_routine_name {
@@ -198,7 +198,7 @@ fn fetch(step: &mut Step<'_, '_, ASub>) -> bool {
             continue;
         }
         let (kind, capacity) = (kind_of(sub.arg_types[index]), sub.arg_capacities[index]);
-        let fetched = step.fetch_array(name, |sub| &sub.inputs[index], kind);
+        let fetched = step.read_link_array(name, |sub| &sub.inputs[index], kind);
         match fetched.map(|value| value.and_then(|value| fitting(value, kind, capacity).ok())) {
             Ok(Some(array)) if !array.is_empty() => {
                 let sub = step.lock();
@@ -206,7 +206,7 @@ fn fetch(step: &mut Step<'_, '_, ASub>) -> bool {
                 sub.args[index] = array;
             }
             Ok(_) => {}
-            Err(Broken) => return false,
+            Err(LinkError) => return false,
         }
     }
     true

@@ -8,7 +8,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, CLOSED_LOOP};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record, capacity_of};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
@@ -58,7 +58,7 @@ impl Record for Aao {
         array::field_was_put(self, field, posts)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         output::process(step)
     }
 }
@@ -76,7 +76,7 @@ impl OutputRecord for Aao {
         let mut is_read = true;
         if step.lock().output_mode == CLOSED_LOOP {
             let kind = step.lock().array_meta().kind;
-            let fetched = step.fetch_array("DOL", |aao| &aao.desired_output, kind);
+            let fetched = step.read_link_array("DOL", |aao| &aao.desired_output, kind);
             is_read = fetched.is_ok();
             if let Ok(Some(value)) = fetched {
                 step.post(|aao, posts| array::store(aao, value, posts));

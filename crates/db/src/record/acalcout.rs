@@ -15,7 +15,7 @@ use crate::menu::{self, INVALID, NO, USE_OCAL};
 use crate::process::post::Posts;
 use crate::process::put::fitting;
 use crate::process::scan::event_name;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
@@ -141,7 +141,7 @@ impl Record for ACalcOut {
         }
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let mut is_read = true;
         if !step.is_completion {
             let acalcout = step.lock();
@@ -157,18 +157,18 @@ impl Record for ACalcOut {
         }
         step.stamp(None);
         step.post(ACalcOut::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 
 /// Fetches all inputs, and stops at the first that cannot be read.
-fn fetch(step: &mut Step<'_, '_, ACalcOut>) -> Result<(), Broken> {
+fn fetch(step: &mut Step<'_, '_, ACalcOut>) -> Result<(), LinkError> {
     for index in 0..N_ARRAYS {
         inputs::fetch(step, index)?;
     }
     for (index, name) in ARRAY_INPUTS.iter().enumerate() {
         let n = step.lock().n_elements();
-        let Some(value) = step.fetch_array(name, |acalcout| &acalcout.array_inputs[index], Kind::F64)? else {
+        let Some(value) = step.read_link_array(name, |acalcout| &acalcout.array_inputs[index], Kind::F64)? else {
             continue;
         };
         let Ok(array) = fitting(value, Kind::F64, n as u32) else { continue };

@@ -10,7 +10,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{LINEAR, MAJOR, NO_CONVERSION, SLOPE};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -83,7 +83,7 @@ impl Record for Ai {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         device::process(step)
     }
 }
@@ -111,8 +111,8 @@ impl InputRecord for Ai {
         }
     }
 
-    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
-        let raw = step.fetch("INP", Self::input)?;
+    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), LinkError> {
+        let raw = step.read_link("INP", Self::input)?;
         let ai = step.lock();
         ai.raw_value = raw.unwrap_or(ai.raw_value);
         Ok(())

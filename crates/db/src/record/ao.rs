@@ -10,7 +10,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, LINEAR, MAJOR, NO_CONVERSION, SLOPE};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits, has_display_limits};
 use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
 use crate::record::simulation::{self, constant, simulated};
@@ -103,7 +103,7 @@ impl Record for Ao {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         output::process(step)
     }
 }

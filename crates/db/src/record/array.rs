@@ -9,7 +9,7 @@ use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
 use crate::process::post::Posts;
 use crate::process::put::fitting;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulation_mode};
 use crate::record::{CHANGED, Record, is_changed};
 
@@ -179,13 +179,13 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
     step: &mut Step<'_, '_, R>,
     link: impl Fn(&R) -> &Link + Copy,
     is_emptied: bool,
-) -> Outcome {
+) -> ProcessOutcome {
     let kind = step.lock().array_meta().kind;
     let mode = simulation_mode(step);
     let fetched = match mode {
-        SimulationMode::Device => step.fetch_array("INP", link, kind),
-        SimulationMode::Simulated { .. } => step.fetch_array("SIOL", R::value_link, kind),
-        SimulationMode::Invalid => Err(Broken),
+        SimulationMode::Device => step.read_link_array("INP", link, kind),
+        SimulationMode::Simulated { .. } => step.read_link_array("SIOL", R::value_link, kind),
+        SimulationMode::Invalid => Err(LinkError),
         SimulationMode::Waiting(delay_s) => return step.complete_after(delay_s),
     };
     let is_read = fetched.is_ok();
@@ -199,12 +199,12 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
         Ok(None) if is_emptied && mode != SimulationMode::Device => {
             step.post(|record, posts| store(record, Value::Array(Array::empty(kind)), posts));
         }
-        Ok(None) | Err(Broken) => {}
+        Ok(None) | Err(LinkError) => {}
     }
     step.lock().common().undefined = 0;
     simulation::stamp(step);
     step.post(monitor);
-    Outcome::done(is_read)
+    ProcessOutcome::done(is_read)
 }
 
 /// Stores a value that was read or put, truncated to the capacity.

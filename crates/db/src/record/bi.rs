@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{binary_labels, raise_binary};
@@ -59,7 +59,7 @@ impl Record for Bi {
         simulation::mode_was_put(self)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         device::process(step)
     }
 }
@@ -80,8 +80,8 @@ impl InputRecord for Bi {
         }
     }
 
-    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
-        let raw = step.fetch("INP", Self::input)?;
+    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), LinkError> {
+        let raw = step.read_link("INP", Self::input)?;
         let bi = step.lock();
         let raw = raw.unwrap_or(bi.raw_value);
         bi.raw_value = if bi.mask == 0 { raw } else { raw & bi.mask };

@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, WriteResult, output_fields};
 use crate::record::simulation::{self, constant, simulated};
@@ -79,7 +79,7 @@ impl Record for Bo {
         simulation::mode_was_put(self)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         output::process(step)
     }
 }

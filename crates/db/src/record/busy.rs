@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, YES};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{OutputFields, fetch_desired, is_closed_loop, may_write, output_fields};
 use crate::record::simulation::{constant, set_constant};
@@ -60,7 +60,7 @@ impl Record for Busy {
         None
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let is_read = fetch(step);
         let is_ok = if step.lock().prepare() { write(step) } else { is_read };
         step.stamp(None);
@@ -70,7 +70,7 @@ impl Record for Busy {
             step.release_after(high_s);
         }
         step.post(Busy::monitor);
-        if step.lock().value != 0 { Outcome::Busy } else { Outcome::done(is_ok) }
+        if step.lock().value != 0 { ProcessOutcome::Busy } else { ProcessOutcome::done(is_ok) }
     }
 }
 
@@ -87,10 +87,10 @@ fn fetch(step: &mut Step<'_, '_, Busy>) -> bool {
 
 /// Writes to OUT, or to SIOL in simulation mode. Returns whether that succeeded.
 fn write(step: &mut Step<'_, '_, Busy>) -> bool {
-    match step.fetch("SIML", |busy| &busy.simulation_mode_link) {
+    match step.read_link("SIML", |busy| &busy.simulation_mode_link) {
         Ok(Some(mode)) => step.lock().simulation_mode = mode,
         Ok(None) => {}
-        Err(Broken) => return false,
+        Err(LinkError) => return false,
     }
     let busy = step.lock();
     let (mode, value, raw_value) = (busy.simulation_mode, busy.value, busy.raw_value);
@@ -98,10 +98,10 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
     match mode {
         NO => {
             let value = if is_raw { Value::from(raw_value) } else { Value::from(value) };
-            step.drive("OUT", Busy::output, value).is_ok()
+            step.write_link("OUT", Busy::output, value).is_ok()
         }
         YES => {
-            let driven = step.drive("SIOL", |busy| &busy.simulation_value_link, value);
+            let driven = step.write_link("SIOL", |busy| &busy.simulation_value_link, value);
             let busy = step.lock();
             busy.common.raise(Status::SIMM, busy.simulation_severity);
             driven.is_ok()

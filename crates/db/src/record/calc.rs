@@ -8,7 +8,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::INVALID;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::compile;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
@@ -62,7 +62,7 @@ impl Record for Calc {
         if field == CALC { compile(&mut self.program, expression, Program::compile) } else { Ok(()) }
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if inputs::fetch_all(step) {
             step.lock().evaluate();
         }
@@ -73,7 +73,7 @@ impl Record for Calc {
             levels::check_filtered(calc, elapsed_s);
             calc.monitor(posts);
         });
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -12,7 +12,7 @@ use crate::link::Target;
 use crate::menu::{INVALID, USE_OCAL};
 use crate::process::post::Posts;
 use crate::process::scan::event_name;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::expression::{
     self, ExpressionOutput, compile, compile_optional, expression_output, is_output_wanted,
@@ -91,7 +91,7 @@ impl Record for CalcOut {
         expression::field_was_put(self, field, posts);
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if step.is_completion {
             step.stamp(None);
         } else {
@@ -107,7 +107,7 @@ impl Record for CalcOut {
             step.stamp(None);
         }
         step.post(CalcOut::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 
@@ -133,7 +133,7 @@ impl ExpressionOutput for CalcOut {
                     self.common.undefined = u8::from(value.is_nan());
                 }
                 None => {
-                    self.common.raise_saying(Status::CALC, INVALID, "OCAL calcPerform".into());
+                    self.common.raise_with_message(Status::CALC, INVALID, "OCAL calcPerform".into());
                 }
             }
         } else {
@@ -164,7 +164,7 @@ impl CalcOut {
                 self.common.undefined = u8::from(value.is_nan());
             }
             None => {
-                self.common.raise_saying(Status::CALC, INVALID, "calcPerform".into());
+                self.common.raise_with_message(Status::CALC, INVALID, "calcPerform".into());
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, YES};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
 
@@ -104,7 +104,7 @@ impl Record for Compress {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let size = step.size_at(|compress| &compress.input);
         let fetched = match size {
             Some(size) => {
@@ -113,7 +113,7 @@ impl Record for Compress {
                     compress.input_size = i32::try_from(size).unwrap_or(i32::MAX);
                     compress.restart();
                 }
-                step.fetch_array("INP", |compress| &compress.input, Kind::F64)
+                step.read_link_array("INP", |compress| &compress.input, Kind::F64)
             }
             None => {
                 step.lock().common.raise(Status::LINK, INVALID);
@@ -122,15 +122,15 @@ impl Record for Compress {
         };
         let is_whole = match &fetched {
             Ok(Some(value)) => step.lock().take(&numbers(value)),
-            Ok(None) | Err(Broken) => true,
+            Ok(None) | Err(LinkError) => true,
         };
         if !is_whole {
-            return Outcome::NoForward;
+            return ProcessOutcome::NoForward;
         }
         step.lock().common.undefined = 0;
         step.stamp(None);
         step.post(Compress::monitor);
-        Outcome::done(fetched.is_ok())
+        ProcessOutcome::done(fetched.is_ok())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
 use crate::process::post::{Posts, reading};
-use crate::process::step::{Outcome, ProcessCause, Step};
+use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::reference::LONG_STRING;
 use crate::routine::Routines;
 
@@ -130,7 +130,7 @@ pub(crate) trait Record: Fields + Send {
     }
 
     /// Reads, converts, raises alarms, posts. The caller marks the record as active before the call.
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome
     where
         Self: Sized;
 }

@@ -5,7 +5,7 @@ use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 pub(crate) use crate::device::{DeviceSupport, stream};
 use crate::link::Link;
 use crate::menu::{INVALID, MAJOR};
-use crate::process::step::{Broken, Element, Outcome, Step};
+use crate::process::step::{Element, LinkError, ProcessOutcome, Step};
 use crate::record::Record;
 use crate::record::simulation::{self, InputSource, Simulated, input_source};
 use crate::strftime::strftime;
@@ -68,7 +68,7 @@ pub(crate) trait InputRecord: InputFields {
     fn simulate(&mut self, value: Option<Self::SimulatedValue>, is_raw: bool);
 
     /// Reads INP into the raw value, for Raw Soft Channel.
-    fn read_raw(_step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
+    fn read_raw(_step: &mut Step<'_, '_, Self>) -> Result<(), LinkError> {
         Ok(())
     }
 
@@ -80,21 +80,21 @@ pub(crate) trait InputRecord: InputFields {
 }
 
 /// Processes an input record.
-pub(crate) fn process<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Outcome {
+pub(crate) fn process<R: InputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOutcome {
     let before = step.lock().common().time;
     match read(step) {
         Ok(read) => {
             R::finish(step, read, before);
-            Outcome::done(read != ReadResult::Failed)
+            ProcessOutcome::done(read != ReadResult::Failed)
         }
         Err(waiting) => waiting,
     }
 }
 
 /// Reads INP, or SIOL in simulation mode, and sets the time stamp. `Err`: the record waits.
-fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, Outcome> {
+fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, ProcessOutcome> {
     let read = match input_source::<R, R::SimulatedValue>(step) {
-        InputSource::Device => read_device(step).ok_or(Outcome::Waiting)?,
+        InputSource::Device => read_device(step).ok_or(ProcessOutcome::Waiting)?,
         InputSource::Simulation(value, is_raw) => {
             let record = step.lock();
             record.simulate(value, is_raw);
@@ -136,11 +136,11 @@ fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: DeviceS
         let value = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
         return value.map_or(InputValue::Failed, InputValue::Value);
     }
-    let first = |value: Value| value.first().and_then(T::of).ok_or(Broken);
+    let first = |value: Value| value.first().and_then(T::of).ok_or(LinkError);
     let fetched = match is_async {
-        true if !step.is_completion && step.notify(R::input) => return InputValue::Waiting,
-        true => step.fetch_only(R::input, T::KIND).and_then(|value| value.map(first).transpose()),
-        false => step.fetch("INP", R::input),
+        true if !step.is_completion && step.process_and_wait(R::input) => return InputValue::Waiting,
+        true => step.read_link_only(R::input, T::KIND).and_then(|value| value.map(first).transpose()),
+        false => step.read_link("INP", R::input),
     };
     match fetched {
         Ok(None) => InputValue::Nothing,
@@ -148,7 +148,7 @@ fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: DeviceS
             step.stamp_from(R::input);
             InputValue::Value(value)
         }
-        Err(Broken) => {
+        Err(LinkError) => {
             if is_async {
                 // As in Base, Soft Channel raises LINK, and Async Soft Channel READ.
                 step.lock().common().raise(Status::READ, INVALID);
@@ -197,7 +197,7 @@ pub(crate) fn check_environment<R: Record>(step: &mut Step<'_, '_, R>, link: imp
         let common = record.common();
         let severity = common.undefined_severity;
         common.undefined = 1;
-        common.raise_saying(Status::UDF, severity, "No such ENV".into());
+        common.raise_with_message(Status::UDF, severity, "No such ENV".into());
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, names, record_fields};
 use crate::link::Target;
 use crate::menu;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::output::{fetch_desired_from, may_write};
 use crate::record::selection::{N_LINKS, indices, or_alarm, selected_from_one};
@@ -59,13 +59,13 @@ impl Record for DFanout {
         None
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let fetched = fetch_desired_from(step, |dfanout| (dfanout.output_mode, &dfanout.desired_output));
         if let Ok(Some(value)) = fetched {
             step.lock().store(value);
         }
         step.stamp(None);
-        if let Ok(Some(selection)) = step.fetch("SELL", |dfanout| &dfanout.selection_link) {
+        if let Ok(Some(selection)) = step.read_link("SELL", |dfanout| &dfanout.selection_link) {
             step.lock().selection = selection;
         }
         let dfanout = step.lock();
@@ -75,7 +75,7 @@ impl Record for DFanout {
             write(step);
         }
         step.post(levels::monitor);
-        Outcome::done(fetched.is_ok())
+        ProcessOutcome::done(fetched.is_ok())
     }
 }
 
@@ -86,7 +86,7 @@ fn write(step: &mut Step<'_, '_, DFanout>) {
     let (selected, value) = (or_alarm(dfanout, selected), dfanout.value);
     for index in indices(selected) {
         // A broken link has already raised its alarm; the other links are still written.
-        let _ = step.drive(OUTPUTS[index], |dfanout| &dfanout.outputs[index], value);
+        let _ = step.write_link(OUTPUTS[index], |dfanout| &dfanout.outputs[index], value);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::process::post::Posts;
 use crate::process::scan::event_name;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::long_text::cut;
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{Record, record_type};
@@ -49,14 +49,14 @@ impl Record for Event {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let mut is_read = true;
         match input_source(step) {
-            InputSource::Device => match step.fetch::<Text>("INP", |event| &event.input) {
+            InputSource::Device => match step.read_link::<Text>("INP", |event| &event.input) {
                 // UDF stays set if the link has no value to read, as in Base.
                 Ok(None) => {}
                 Ok(Some(value)) => step.lock().store(value),
-                Err(Broken) => is_read = false,
+                Err(LinkError) => is_read = false,
             },
             InputSource::Simulation(value, _) => {
                 let event = step.lock();
@@ -78,7 +78,7 @@ impl Record for Event {
             let mask = posts.alarms(event);
             posts.post(event, VAL, mask | EventMask::VALUE);
         });
-        Outcome::done(is_read)
+        ProcessOutcome::done(is_read)
     }
 }
 

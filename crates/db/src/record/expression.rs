@@ -6,7 +6,7 @@ use fodo_data::{EventMask, Text, Value};
 use crate::calc::{CalcError, Program};
 use crate::link::Link;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::index_in;
 use crate::record::inputs::{self, InputLinks};
 use crate::record::links::state_of;
@@ -239,7 +239,7 @@ fn update_output_state<R: ExpressionOutput>(record: &mut R) {
 
 /// Writes the output if OOPT requests it, at once or after ODLY; also called when the record completes. Returns the
 /// outcome if the record has to wait.
-pub(crate) fn write<R: ExpressionOutput>(step: &mut Step<'_, '_, R>) -> Option<Outcome> {
+pub(crate) fn write<R: ExpressionOutput>(step: &mut Step<'_, '_, R>) -> Option<ProcessOutcome> {
     if step.is_completion {
         let is_delayed = std::mem::take(step.lock().stage().is_delayed) != 0;
         if !is_delayed {
@@ -258,7 +258,7 @@ pub(crate) fn write<R: ExpressionOutput>(step: &mut Step<'_, '_, R>) -> Option<O
         step.post(|record, posts| posts.post(record, R::DLYA, EventMask::VALUE));
         return Some(step.complete_after(delay_s));
     }
-    execute(step).then_some(Outcome::Waiting)
+    execute(step).then_some(ProcessOutcome::Waiting)
 }
 
 /// Drives OUT and posts the event OEVT, unless the alarm and IVOA forbid it. Returns whether the record has to wait for
@@ -275,10 +275,10 @@ fn execute<R: ExpressionOutput>(step: &mut Step<'_, '_, R>) -> bool {
         return false;
     }
     let value = R::value_to_write(step);
-    let is_waiting = step.lock().waits() && step.drive_notifying(R::output, value.clone(), 0);
+    let is_waiting = step.lock().waits() && step.write_link_with_completion(R::output, value.clone(), 0);
     if !is_waiting {
         // A broken link has already raised its alarm; the event is posted nevertheless.
-        let _ = step.drive("OUT", R::output, value);
+        let _ = step.write_link("OUT", R::output, value);
     }
     let event = step.lock().event();
     if let Some(event) = event {

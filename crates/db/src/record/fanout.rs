@@ -5,7 +5,7 @@ use fodo_data::EventMask;
 use crate::common::Common;
 use crate::field::{names, record_fields};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::selection::{Selection, indices, or_alarm};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, post_value, record_type};
@@ -37,20 +37,20 @@ impl Record for Fanout {
         set_constant(&mut self.selection, &self.selection_link);
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let before = step.lock().selection;
-        if let Ok(Some(selection)) = step.fetch("SELL", |fanout| &fanout.selection_link) {
+        if let Ok(Some(selection)) = step.read_link("SELL", |fanout| &fanout.selection_link) {
             step.lock().selection = selection;
         }
         let fanout = step.lock();
         let selected = fanout.selection().links();
         for index in indices(or_alarm(fanout, selected)) {
-            step.forward(LINKS[index], |fanout| &fanout.links[index]);
+            step.process_forward_link(LINKS[index], |fanout| &fanout.links[index]);
         }
         step.lock().common.undefined = 0;
         step.stamp(None);
         step.post(|fanout, posts| fanout.monitor(before, posts));
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -10,7 +10,7 @@ use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::deferred::Deferred;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{CHANGED, Record, post_value, record_type};
 
@@ -117,12 +117,12 @@ impl Record for Histogram {
         }
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let mut is_read = true;
         match input_source(step) {
             InputSource::Device => {
                 // A link that cannot be read raises its alarm, and the last signal is counted again, as in Base.
-                if let Ok(Some(signal)) = step.fetch("SVL", |histogram| &histogram.input) {
+                if let Ok(Some(signal)) = step.read_link("SVL", |histogram| &histogram.input) {
                     step.lock().signal = signal;
                 }
             }
@@ -140,7 +140,7 @@ impl Record for Histogram {
             step.lock().count();
         }
         step.post(Histogram::monitor);
-        Outcome::done(is_read)
+        ProcessOutcome::done(is_read)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
 use crate::process::post::{Posts, reading};
-use crate::process::step::{Outcome, ProcessCause, Step};
+use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, FieldTable, KindOf, table};
 use crate::record::{Fields, LockedRecord, Record, RecordType, changes, lock, post_value, raise_undefined};
@@ -132,10 +132,10 @@ impl Record for StandInRecord {
         Some(self.array_facts(*array))
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         step.stamp(None);
         step.post(StandInRecord::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -5,7 +5,7 @@ use fodo_data::{EventMask, Meta};
 use crate::link::external::ExternalPv;
 use crate::link::{Link, Target};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Step};
+use crate::process::step::{LinkError, Step};
 use crate::record::levels::HasAlarmLimits;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record, index_in};
@@ -97,11 +97,11 @@ fn next_with_target<R: InputLinks>(step: &mut Step<'_, '_, R>, from: usize) -> O
 }
 
 /// Fetches one input.
-pub(crate) fn fetch<R: InputLinks>(step: &mut Step<'_, '_, R>, index: usize) -> Result<(), Broken> {
+pub(crate) fn fetch<R: InputLinks>(step: &mut Step<'_, '_, R>, index: usize) -> Result<(), LinkError> {
     if step.lock().links().get(index).is_none_or(Link::is_constant) {
         return Ok(());
     }
-    let value = step.fetch(NAMES[index], |record: &R| &record.links()[index])?;
+    let value = step.read_link(NAMES[index], |record: &R| &record.links()[index])?;
     if let (Some(value), Some(arg)) = (value, step.lock().args().get_mut(index)) {
         *arg = value;
     }

@@ -6,7 +6,7 @@ pub(crate) use crate::field::fitting_text as fitting;
 use crate::link::{Constant, Link};
 use crate::menu::ALWAYS;
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Step};
+use crate::process::step::{LinkError, Step};
 use crate::record::{CHANGED, Record, is_changed};
 
 /// The maximum length in bytes of a text that passes through a link, that of an EPICS string.
@@ -134,13 +134,13 @@ pub(crate) fn fetch<R: Record>(
     step: &mut Step<'_, '_, R>,
     name: &'static str,
     link: impl Fn(&R) -> &Link + Copy,
-) -> Result<Option<Text>, Broken> {
+) -> Result<Option<Text>, LinkError> {
     let kind = match step.kind_at(link) {
         Some(Kind::I8 | Kind::U8) => Kind::U8,
         Some(_) => Kind::Text,
         None => return Ok(None),
     };
-    Ok(step.fetch_array(name, link, kind)?.as_ref().and_then(of))
+    Ok(step.read_link_array(name, link, kind)?.as_ref().and_then(of))
 }
 
 /// Converts characters or a text to a text. The last character counts as the NUL, whatever it is, as in Base.

@@ -14,7 +14,7 @@ macro_rules! integer_input {
         use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
         use crate::record::simulation::{self, set_constant, simulated};
         use crate::record::{Record, record_type};
-        use crate::process::step::{Outcome, Step};
+        use crate::process::step::{ProcessOutcome, Step};
 
         record_fields! {
             /// An integer input.
@@ -58,7 +58,7 @@ macro_rules! integer_input {
                 simulation::mode_was_put(self)
             }
 
-            fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+            fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
                 device::process(step)
             }
         }

@@ -18,7 +18,7 @@ macro_rules! integer_output {
         use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
         use crate::record::simulation::{self, set_constant, simulated};
         use crate::record::{Record, record_type};
-        use crate::process::step::{Outcome, Step};
+        use crate::process::step::{ProcessOutcome, Step};
 
         record_fields! {
             /// An integer output.
@@ -76,7 +76,7 @@ output_fields!($record);
                 Ok(())
             }
 
-            fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+            fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
                 output::process(step)
             }
         }

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Link;
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{DeviceSupport, check_environment};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulated, simulation_mode};
@@ -51,7 +51,7 @@ impl Record for Lsi {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let is_environment = DeviceSupport::of(step.lock()) == DeviceSupport::Environment;
         let mode = simulation_mode(step);
         // Soft Channel does not clear UDF, as in Base.
@@ -63,7 +63,7 @@ impl Record for Lsi {
             }
             SimulationMode::Device => fetch(step, "INP", Lsi::input),
             SimulationMode::Simulated { .. } => fetch(step, "SIOL", Lsi::value_link),
-            SimulationMode::Invalid => Err(Broken),
+            SimulationMode::Invalid => Err(LinkError),
             SimulationMode::Waiting(delay_s) => return step.complete_after(delay_s),
         };
         if mode == SimulationMode::Device && matches!(fetched, Ok(Some(_))) {
@@ -81,7 +81,7 @@ impl Record for Lsi {
         check_environment(step, Lsi::input);
         simulation::stamp(step);
         step.post(long_text::monitor);
-        Outcome::done(fetched.is_ok())
+        ProcessOutcome::done(fetched.is_ok())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
@@ -56,7 +56,7 @@ impl Record for Lso {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         output::process(step)
     }
 }

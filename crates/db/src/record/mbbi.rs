@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{AlarmFilter, filtered};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -82,7 +82,7 @@ impl Record for Mbbi {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         device::process(step)
     }
 }
@@ -103,8 +103,8 @@ impl InputRecord for Mbbi {
         }
     }
 
-    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
-        let raw = step.fetch("INP", Self::input)?;
+    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), LinkError> {
+        let raw = step.read_link("INP", Self::input)?;
         let mbbi = step.lock();
         mbbi.raw_value = raw.unwrap_or(mbbi.raw_value) & mbbi.mask;
         Ok(())

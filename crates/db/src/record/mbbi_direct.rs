@@ -5,7 +5,7 @@ use fodo_data::TimeStamp;
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{bit, initial_mask, shifted_right};
@@ -62,7 +62,7 @@ impl Record for MbbiDirect {
         simulation::mode_was_put(self)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         device::process(step)
     }
 }
@@ -83,8 +83,8 @@ impl InputRecord for MbbiDirect {
         }
     }
 
-    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), Broken> {
-        let raw = step.fetch("INP", Self::input)?;
+    fn read_raw(step: &mut Step<'_, '_, Self>) -> Result<(), LinkError> {
+        let raw = step.read_link("INP", Self::input)?;
         let direct = step.lock();
         direct.raw_value = raw.unwrap_or(direct.raw_value) & direct.mask;
         Ok(())

@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -88,7 +88,7 @@ impl Record for Mbbo {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         output::process(step)
     }
 }

@@ -5,7 +5,7 @@ use fodo_data::{Kind, Scalar, Status, Value};
 use crate::link::{Link, Target};
 use crate::menu::{CLOSED_LOOP, INVALID, RAW};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Element, Outcome, Step};
+use crate::process::step::{Element, LinkError, ProcessOutcome, Step};
 use crate::record::Record;
 use crate::record::device::{DeviceSupport, stream};
 use crate::record::simulation::{OutputTarget, Simulated, output_target, time_source};
@@ -112,11 +112,11 @@ pub(crate) enum WriteResult {
     /// Written; the flag says whether that succeeded.
     Done(bool),
     /// The record waits for completion.
-    Waiting(Outcome),
+    Waiting(ProcessOutcome),
 }
 
 /// Processes an output record.
-pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> Outcome {
+pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOutcome {
     let mut is_ok = step.is_completion || R::prepare(step);
     step.lock().check();
     match drive(step) {
@@ -129,11 +129,11 @@ pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> Outcome {
     }
     R::finish(step);
     step.post(R::monitor);
-    Outcome::done(is_ok)
+    ProcessOutcome::done(is_ok)
 }
 
 /// Reads DOL in closed loop mode. `Ok(None)`: the value does not change.
-pub(crate) fn fetch_desired<R: OutputFields, T: Element>(step: &mut Step<'_, '_, R>) -> Result<Option<T>, Broken> {
+pub(crate) fn fetch_desired<R: OutputFields, T: Element>(step: &mut Step<'_, '_, R>) -> Result<Option<T>, LinkError> {
     fetch_desired_from(step, R::desired)
 }
 
@@ -141,9 +141,9 @@ pub(crate) fn fetch_desired<R: OutputFields, T: Element>(step: &mut Step<'_, '_,
 pub(crate) fn fetch_desired_from<R: Record, T: Element>(
     step: &mut Step<'_, '_, R>,
     mode_and_link: impl Fn(&R) -> (u16, &Link),
-) -> Result<Option<T>, Broken> {
+) -> Result<Option<T>, LinkError> {
     if is_closed_loop(mode_and_link(step.lock())) {
-        step.fetch("DOL", |record| mode_and_link(record).1)
+        step.read_link("DOL", |record| mode_and_link(record).1)
     } else {
         Ok(None)
     }
@@ -160,7 +160,7 @@ pub(crate) fn fetch_defined<R: OutputFields, T: Element>(
     let is_read = is_closed_loop(record.desired());
     let common = record.common();
     if common.undefined != 0 && !is_read {
-        common.raise_saying(Status::UDF, common.undefined_severity, message.into());
+        common.raise_with_message(Status::UDF, common.undefined_severity, message.into());
         return None;
     }
     common.undefined = 0;
@@ -236,9 +236,9 @@ pub(crate) fn write_link<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteRe
         return WriteResult::Done(true);
     }
     let Some(value) = value.and_then(|value| R::to_target_kind(value, kind)) else { return WriteResult::Done(true) };
-    if is_async && step.drive_notifying(R::output, value.clone(), 0) {
-        return WriteResult::Waiting(Outcome::Waiting);
+    if is_async && step.write_link_with_completion(R::output, value.clone(), 0) {
+        return WriteResult::Waiting(ProcessOutcome::Waiting);
     }
-    let is_ok = step.drive("OUT", R::output, value).is_ok();
+    let is_ok = step.write_link("OUT", R::output, value).is_ok();
     WriteResult::Done(is_ok || !(R::REPORTS_WRITE_FAILURE || is_async))
 }

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::{names, record_fields};
 use crate::link::Constant;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::c_format::FormatSpec;
 use crate::record::device::{DeviceSupport, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
@@ -55,7 +55,7 @@ impl Record for Printf {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if !step.is_completion {
             let format = step.lock().format.clone();
             let text = Text::from_bytes(&formatted(step, format.as_bytes()));
@@ -67,14 +67,14 @@ impl Record for Printf {
         }
         let (is_ok, is_waiting) = write(step);
         if is_waiting {
-            return Outcome::Waiting;
+            return ProcessOutcome::Waiting;
         }
         step.post(|printf, posts| {
             let mask = posts.alarms(printf) | CHANGED;
             posts.post(printf, VAL, mask);
             posts.post(printf, LEN, mask);
         });
-        Outcome::done(is_ok)
+        ProcessOutcome::done(is_ok)
     }
 }
 
@@ -95,10 +95,10 @@ fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     let kind = step.kind_at(|printf| &printf.output);
     let value = Value::from(step.lock().value.clone());
     let Some(value) = long_text::to_target_kind(value, kind) else { return (true, false) };
-    if device == DeviceSupport::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
+    if device == DeviceSupport::Async && step.write_link_with_completion(|printf| &printf.output, value.clone(), 0) {
         return (true, true);
     }
-    (step.drive("OUT", |printf| &printf.output, value).is_ok(), false)
+    (step.write_link("OUT", |printf| &printf.output, value).is_ok(), false)
 }
 
 /// The size of the value that a conversion takes: `hh`, `h`, none, `l` or `ll`.
@@ -283,7 +283,7 @@ impl RemainingInputs<'_, '_, '_> {
         if let Some(scalar) = constant {
             return converted(&scalar, kind);
         }
-        self.step.fetch_scalar(name, |printf| &printf.inputs[index], kind).ok()?
+        self.step.read_link_scalar(name, |printf| &printf.inputs[index], kind).ok()?
     }
 
     /// Takes the next input as a text; if `is_long`, reads arrays of characters completely.
@@ -292,7 +292,7 @@ impl RemainingInputs<'_, '_, '_> {
         let name = *INPUTS.get(index)?;
         if is_long && matches!(self.step.kind_at(|printf| &printf.inputs[index]), Some(Kind::I8 | Kind::U8)) {
             self.n_taken += 1;
-            let fetched = self.step.fetch_array(name, |printf| &printf.inputs[index], Kind::U8);
+            let fetched = self.step.read_link_array(name, |printf| &printf.inputs[index], Kind::U8);
             return fetched.ok()??.long_text();
         }
         match self.element(Kind::Text)? {

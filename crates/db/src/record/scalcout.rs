@@ -9,7 +9,7 @@ use crate::link::Target;
 use crate::menu::{self, INVALID, NO, USE_OCAL};
 use crate::process::post::Posts;
 use crate::process::scan::event_name;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
@@ -102,7 +102,7 @@ impl Record for SCalcOut {
         }
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if !step.is_completion && fetch(step) {
             step.lock().evaluate();
         }
@@ -112,7 +112,7 @@ impl Record for SCalcOut {
         levels::check(step.lock());
         step.stamp(None);
         step.post(SCalcOut::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 
@@ -122,7 +122,7 @@ fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
         return false;
     }
     for (index, name) in TEXT_INPUTS.iter().enumerate() {
-        let text = match step.fetch_text(name, |scalcout| &scalcout.text_inputs[index]) {
+        let text = match step.read_link_text(name, |scalcout| &scalcout.text_inputs[index]) {
             Ok(Some(text)) => cut(text),
             Ok(None) => continue,
             Err(_) => "Huh?".into(),

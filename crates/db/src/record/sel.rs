@@ -7,7 +7,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::simulation::set_constant;
@@ -59,19 +59,19 @@ impl Record for Sel {
         None
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if fetch(step).is_ok() {
             step.lock().choose();
         }
         step.stamp(None);
         levels::check(step.lock());
         step.post(Sel::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 
 /// Fetches the inputs that SELM requires. As in Base, only the last one determines whether fetching succeeded.
-fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), Broken> {
+fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), LinkError> {
     if step.lock().select_mode != SPECIFIED {
         let mut last = Ok(());
         for index in 0..N_INPUTS {
@@ -79,7 +79,7 @@ fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), Broken> {
         }
         return last;
     }
-    if let Some(selection) = step.fetch("NVL", |sel| &sel.selection_link)? {
+    if let Some(selection) = step.read_link("NVL", |sel| &sel.selection_link)? {
         step.lock().selection = selection;
     }
     let selection = usize::from(step.lock().selection);

@@ -75,7 +75,7 @@ pub(crate) fn fetch_selected<R: Record>(
     store: impl FnOnce(&mut R, u16),
 ) {
     if mode_and_link(step.lock()).0 != ALL
-        && let Ok(Some(selection)) = step.fetch("SELL", |record| mode_and_link(record).1)
+        && let Ok(Some(selection)) = step.read_link("SELL", |record| mode_and_link(record).1)
     {
         store(step.lock(), selection);
     }

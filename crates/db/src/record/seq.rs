@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::selection::{N_LINKS, Selection, fetch_selected, indices, or_alarm, with_links};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, is_changed, post_value, record_type};
@@ -65,7 +65,7 @@ impl Record for Seq {
         Some(link.target())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if step.is_completion {
             write_next(step);
         } else {
@@ -82,7 +82,7 @@ impl Record for Seq {
                 step.lock().common.undefined = 0;
                 step.stamp(None);
                 step.post(Seq::monitor);
-                Outcome::Done
+                ProcessOutcome::Done
             }
         }
     }
@@ -101,12 +101,12 @@ fn write_next(step: &mut Step<'_, '_, Seq>) {
     let Some(index) = indices(step.lock().remaining).next() else { return };
     let before = step.lock().values[index];
     // A broken link has already raised its alarm; the previous value is written nevertheless.
-    if let Ok(Some(value)) = step.fetch(INPUTS[index], |seq| &seq.desired[index]) {
+    if let Ok(Some(value)) = step.read_link(INPUTS[index], |seq| &seq.desired[index]) {
         step.lock().values[index] = value;
     }
     step.stamp(None);
     let value = step.lock().values[index];
-    let _ = step.drive(OUTPUTS[index], |seq| &seq.links[index], value);
+    let _ = step.write_link(OUTPUTS[index], |seq| &seq.links[index], value);
     step.post(|seq, posts| {
         if before != value {
             posts.post(seq, DO0 + index as u16, CHANGED);

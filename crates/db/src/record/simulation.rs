@@ -4,7 +4,7 @@ use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Constant, Link, Target};
 use crate::menu::{INVALID, NO, NO_ALARM, NO_SCAN, RAW, YES};
-use crate::process::step::{Broken, Element, Step};
+use crate::process::step::{Element, LinkError, Step};
 use crate::record::Record;
 
 /// The fields of the simulation mode, borrowed from a record by [`simulated!`].
@@ -119,9 +119,9 @@ pub(crate) fn mode_was_put<R: Simulated>(record: &mut R) -> Result<(), &'static 
 pub(crate) fn input_source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> InputSource<T> {
     match simulation_mode(step) {
         SimulationMode::Device => InputSource::Device,
-        SimulationMode::Simulated { is_raw } => match step.fetch("SIOL", R::value_link) {
+        SimulationMode::Simulated { is_raw } => match step.read_link("SIOL", R::value_link) {
             Ok(value) => InputSource::Simulation(value, is_raw),
-            Err(Broken) => InputSource::Failed,
+            Err(LinkError) => InputSource::Failed,
         },
         SimulationMode::Invalid => InputSource::Failed,
         SimulationMode::Waiting(delay_s) => InputSource::Waiting(delay_s),
@@ -168,7 +168,7 @@ pub(crate) fn output_target<R: Simulated>(
                 return OutputTarget::Waiting(delay_s);
             }
             let Some(value) = value(step.lock()) else { return OutputTarget::Done(true) };
-            OutputTarget::Done(step.drive("SIOL", R::value_link, value).is_ok())
+            OutputTarget::Done(step.write_link("SIOL", R::value_link, value).is_ok())
         }
         _ => {
             step.lock().common().raise(Status::SOFT, INVALID);
@@ -196,10 +196,10 @@ fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
         if *simulation.scan != NO_SCAN {
             *simulation.old_mode = *simulation.mode;
         }
-        match step.fetch_quietly::<u16>(R::mode_link) {
+        match step.read_link_quietly::<u16>(R::mode_link) {
             Ok(Some(mode)) => *step.lock().simulation().mode = mode,
             Ok(None) => {}
-            Err(Broken) => {
+            Err(LinkError) => {
                 let common = step.lock().common();
                 if common.new_severity == NO_ALARM {
                     common.new_status = Status::LINK.0;

@@ -8,7 +8,7 @@ use crate::link::{Link, Target, Trigger};
 use crate::menu;
 use crate::process::deferred::Deferred;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::links::state_of;
 use crate::record::long_text::cut;
 use crate::record::selection::{fetch_selected, indices, or_alarm, selected_from_one, with_links};
@@ -126,13 +126,13 @@ impl Record for SSeq {
         let _ = self.after_put(field, posts);
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         if !step.is_completion {
             let selected = begin(step);
             let sseq = step.lock();
             sseq.remaining = with_links(selected, &sseq.desired, &sseq.links);
         } else if step.lock().is_aborted != 0 {
-            return if step.lock().must_wait_to_abort() { Outcome::Waiting } else { finish(step) };
+            return if step.lock().must_wait_to_abort() { ProcessOutcome::Waiting } else { finish(step) };
         } else if step.lock().progress == SequenceState::Delayed {
             write_next(step);
         }
@@ -141,11 +141,11 @@ impl Record for SSeq {
 }
 
 /// Waits for writes that must complete before the next group, then for the delay of that group; or finishes.
-fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
+fn go_on(step: &mut Step<'_, '_, SSeq>) -> ProcessOutcome {
     let next = indices(step.lock().remaining).next();
     if step.lock().is_held(next) {
         step.lock().progress = SequenceState::WaitingForWrite;
-        return Outcome::Waiting;
+        return ProcessOutcome::Waiting;
     }
     let Some(index) = next else { return finish(step) };
     let delay_s = {
@@ -189,12 +189,12 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
         };
         (value, sseq.waits[index] != NO_WAIT)
     };
-    if is_waited_for && step.drive_notifying(|sseq| &sseq.links[index], value.clone(), index as u8) {
+    if is_waited_for && step.write_link_with_completion(|sseq| &sseq.links[index], value.clone(), index as u8) {
         step.post(|sseq, posts| sseq.set_waiting(index, 1, posts));
         return;
     }
     // A broken link has already raised its alarm; the following groups are still processed.
-    let _ = step.drive(OUTPUTS[index], |sseq| &sseq.links[index], value);
+    let _ = step.write_link(OUTPUTS[index], |sseq| &sseq.links[index], value);
 }
 
 /// Fetches number and text through DOL; a link without a target leaves them unchanged.
@@ -202,13 +202,13 @@ fn fetch(step: &mut Step<'_, '_, SSeq>, index: usize) {
     let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.desired[index]) else { return };
     let is_text = matches!(kind, Kind::Text | Kind::Enum) || matches!(kind, Kind::I8 | Kind::U8) && count_max > 1;
     if is_text {
-        let Ok(Some(text)) = step.fetch_text(INPUTS[index], |sseq| &sseq.desired[index]) else { return };
+        let Ok(Some(text)) = step.read_link_text(INPUTS[index], |sseq| &sseq.desired[index]) else { return };
         step.post(|sseq, posts| {
             let number = number_of(&text);
             sseq.set_text(index, cut(text), CHANGED, posts);
             sseq.set_number(index, number, EventMask::VALUE, posts);
         });
-    } else if let Ok(Some(number)) = step.fetch(INPUTS[index], |sseq| &sseq.desired[index]) {
+    } else if let Ok(Some(number)) = step.read_link(INPUTS[index], |sseq| &sseq.desired[index]) {
         step.post(|sseq, posts| {
             sseq.set_number(index, number, CHANGED, posts);
             let text = sseq.text_of(index);
@@ -217,7 +217,7 @@ fn fetch(step: &mut Step<'_, '_, SSeq>, index: usize) {
     }
 }
 
-fn finish(step: &mut Step<'_, '_, SSeq>) -> Outcome {
+fn finish(step: &mut Step<'_, '_, SSeq>) -> ProcessOutcome {
     step.lock().common.undefined = 0;
     step.stamp(None);
     step.post(|sseq, posts| {
@@ -234,7 +234,7 @@ fn finish(step: &mut Step<'_, '_, SSeq>) -> Outcome {
         sseq.is_busy = 0;
         posts.post(sseq, BUSY, mask);
     });
-    Outcome::Done
+    ProcessOutcome::Done
 }
 
 fn number_of(text: &Text) -> f64 {

@@ -3,7 +3,7 @@
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::{CHANGED, Record, is_changed, record_type};
 
 record_fields! {
@@ -23,11 +23,11 @@ record_fields! {
 record_type!(State, "state", [], VAL);
 
 impl Record for State {
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         step.lock().common.undefined = 0;
         step.stamp(None);
         step.post(State::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputRecord, ReadResult, input_fields};
 use crate::record::long_text::{cut, post_mask};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -49,7 +49,7 @@ impl Record for StringIn {
         simulation::mode_was_put(self)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         device::process(step)
     }
 }

@@ -9,7 +9,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::{Record, record_type};
@@ -101,7 +101,7 @@ impl Record for Sub {
         }
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let are_read = (0..N_INPUTS).all(|index| inputs::fetch(step, index).is_ok());
         if are_read {
             step.lock().call();
@@ -109,7 +109,7 @@ impl Record for Sub {
         step.stamp(None);
         levels::check(step.lock());
         step.post(Sub::monitor);
-        Outcome::done(are_read)
+        ProcessOutcome::done(are_read)
     }
 }
 

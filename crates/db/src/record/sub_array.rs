@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::process::post::Posts;
 use crate::process::put::fitting;
-use crate::process::step::{Broken, Outcome, Step};
+use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
 use crate::record::{CHANGED, Record, post_value, raise_undefined, record_type};
 
@@ -78,14 +78,14 @@ impl Record for SubArray {
         Ok(())
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let kind = {
             let part = step.lock();
             part.n_wanted = part.n_wanted.min(part.capacity);
             part.first = part.first.min(part.capacity - 1);
             part.kind()
         };
-        let fetched = step.fetch_array("INP", |part| &part.input, kind);
+        let fetched = step.read_link_array("INP", |part| &part.input, kind);
         let is_read = {
             let part = step.lock();
             match &fetched {
@@ -97,7 +97,7 @@ impl Record for SubArray {
                         part.cut(&whole);
                     }
                 }
-                Err(Broken) => part.value = Array::empty(kind),
+                Err(LinkError) => part.value = Array::empty(kind),
             }
             fetched.is_ok() && part.length > 0
         };
@@ -111,7 +111,7 @@ impl Record for SubArray {
             post_value(part, CHANGED, posts);
         });
         // The record never counts as failed for a link that processes it, as in Base.
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -11,7 +11,7 @@ use crate::link::{Link, Target};
 use crate::menu::{self, INVALID, NO};
 use crate::process::post::Posts;
 use crate::process::scan::event_name;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{compile_optional, is_output_wanted, state_of_program};
 use crate::record::levels::deadbands;
 use crate::record::simulation::set_constant;
@@ -167,12 +167,12 @@ impl Record for SWait {
         let _ = self.after_put(field, posts);
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let progress = step.lock().progress;
         match progress {
             OutputState::Written if step.is_completion => {
                 step.lock().progress = OutputState::Idle;
-                return Outcome::Done;
+                return ProcessOutcome::Done;
             }
             OutputState::Delayed if step.is_completion => {
                 step.lock().progress = OutputState::Idle;
@@ -189,7 +189,7 @@ impl Record for SWait {
         } else if is_wanted {
             execute(step)
         } else {
-            Outcome::Done
+            ProcessOutcome::Done
         };
         step.stamp(None);
         step.post(SWait::monitor);
@@ -199,7 +199,7 @@ impl Record for SWait {
 
 /// Sets the value to the result of the expression, or to the value from SIOL.
 fn evaluate(step: &mut Step<'_, '_, SWait>) {
-    if let Ok(Some(mode)) = step.fetch("SIML", |swait| &swait.simulation_mode_link) {
+    if let Ok(Some(mode)) = step.read_link("SIML", |swait| &swait.simulation_mode_link) {
         step.lock().simulation_mode = mode;
     }
     if step.lock().simulation_mode == NO {
@@ -207,7 +207,7 @@ fn evaluate(step: &mut Step<'_, '_, SWait>) {
         step.lock().calculate(are_read);
         return;
     }
-    let fetched = step.fetch("SIOL", |swait| &swait.simulation_value_link);
+    let fetched = step.read_link("SIOL", |swait| &swait.simulation_value_link);
     let swait = step.lock();
     if let Ok(value) = fetched {
         swait.simulation_value = value.unwrap_or(swait.simulation_value);
@@ -227,7 +227,7 @@ fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
             BAD => return false,
             _ => {}
         }
-        match step.fetch(name, |swait| &swait.inputs[index]) {
+        match step.read_link(name, |swait| &swait.inputs[index]) {
             Ok(Some(value)) => step.lock().args[index] = value,
             Ok(None) => {}
             Err(_) => return false,
@@ -237,15 +237,15 @@ fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
 }
 
 /// Drives OUTN through a channel and posts the event OEVT. The record finishes when everything that it started has.
-fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
+fn execute(step: &mut Step<'_, '_, SWait>) -> ProcessOutcome {
     let swait = step.lock();
     let (output_state, has_desired) = (swait.output_state, swait.output_source == USE_DOL);
-    let mut outcome = Outcome::Done;
+    let mut outcome = ProcessOutcome::Done;
     if output_state == OK {
         let value = if has_desired { desired(step) } else { step.lock().value };
-        if step.drive_notifying(|swait| &swait.output, value, 0) {
+        if step.write_link_with_completion(|swait| &swait.output, value, 0) {
             step.lock().progress = OutputState::Driven;
-            outcome = Outcome::Busy;
+            outcome = ProcessOutcome::Busy;
         }
     }
     let event = event_name(&step.lock().output_event.to_string().into());
@@ -258,7 +258,7 @@ fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
 /// The value of DOLD, fetched from DOLN if that has a target.
 fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
     if step.lock().desired_state == OK
-        && let Ok(Some(value)) = step.fetch("DOLN", |swait| &swait.desired)
+        && let Ok(Some(value)) = step.read_link("DOLN", |swait| &swait.desired)
     {
         step.post(|swait, posts| {
             if is_changed(&mut swait.desired_value, &value) {

@@ -8,7 +8,7 @@ use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{compile_optional, state_of_program};
 use crate::record::inputs::{self, inputs};
 use crate::record::links::state_of;
@@ -118,7 +118,7 @@ impl Record for Transform {
         let _ = self.after_put(field, posts);
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         step.lock().common.undefined = 0;
         for index in 0..N_VALUES {
             if inputs::fetch(step, index).is_err() {
@@ -129,17 +129,17 @@ impl Record for Transform {
         if transform.common.new_severity >= INVALID && transform.invalid_action == DO_NOTHING {
             step.stamp(None);
             step.post(|transform, posts| posts.alarms(transform));
-            return Outcome::NoForward;
+            return ProcessOutcome::NoForward;
         }
         step.lock().calculate();
         for (index, name) in OUTPUTS.iter().enumerate() {
             let value = step.lock().args[index];
             // A broken link has already raised its alarm; the other links are still written.
-            let _ = step.drive(name, |transform| &transform.outputs[index], value);
+            let _ = step.write_link(name, |transform| &transform.outputs[index], value);
         }
         step.stamp(None);
         step.post(Transform::monitor);
-        Outcome::Done
+        ProcessOutcome::Done
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::process::post::Posts;
-use crate::process::step::{Outcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
@@ -57,7 +57,7 @@ impl Record for Waveform {
         array::field_was_put(self, field, posts)
     }
 
-    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+    fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         array::process_input(step, |waveform| &waveform.input, true)
     }
 }
