@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_net::reccaster::machine::{Input, Out, RecCasterMachine};
+use fodo_net::reccaster::machine::{Out, RecCasterMachine, RecSyncInput};
 use fodo_net::reccaster::{ItemSource, RecSyncItem, RecSyncTimeouts};
 
 /// More than fit in one slice.
@@ -31,17 +31,17 @@ pub fn feed(bytes: &[u8]) {
         rest = next;
         now += Duration::from_millis(1 << (first >> 3).min(16));
         let input = match first & 7 {
-            0 | 1 => Input::Datagram(piece, from),
-            2 | 3 if has_connection => Input::Received(piece),
-            4 if has_connection => Input::Connected,
-            5 if has_connection => Input::Drained,
+            0 | 1 => RecSyncInput::Datagram(piece, from),
+            2 | 3 if has_connection => RecSyncInput::Received(piece),
+            4 if has_connection => RecSyncInput::Connected,
+            5 if has_connection => RecSyncInput::Drained,
             6 if has_connection => {
                 has_connection = false;
-                Input::Closed
+                RecSyncInput::Closed
             }
             _ => {
                 now = now.max(machine.deadline().unwrap_or(now));
-                Input::Tick
+                RecSyncInput::Tick
             }
         };
         let mut out = Out::default();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fodo_net::process::ProcessFacts;
-use fodo_net::{ClientStatus, Observer, host_of_most_unused};
+use fodo_net::{ClientStatus, Observer, host_with_most_unused_clients};
 
 use crate::turn::DatabaseDriver;
 
@@ -84,8 +84,8 @@ impl Metrics {
         page.number("fodo_clients", MetricType::Gauge, "Connected Channel Access clients.", clients.len() as f64);
         let n_unused = clients.iter().filter(|client| client.n_channels == 0).count() as f64;
         page.number("fodo_clients_without_channel", MetricType::Gauge, "Clients without a channel.", n_unused);
-        let (host, n_of_host) =
-            host_of_most_unused(&clients).map_or((String::new(), 0), |(host, n_of_host)| (host.to_string(), n_of_host));
+        let (host, n_of_host) = host_with_most_unused_clients(&clients)
+            .map_or((String::new(), 0), |(host, n_of_host)| (host.to_string(), n_of_host));
         let help = "The largest number of clients without a channel from one host.";
         let label = format!("{{host=\"{host}\"}}");
         page.family("fodo_clients_without_channel_of_host", MetricType::Gauge, help, &[(&label, n_of_host as f64)]);

@@ -30,7 +30,7 @@ pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
 
 /// Adds to the loopback addresses in the list the one that reaches all servers of this host. If several servers share a
 /// port, a datagram to 127.0.0.1 reaches only the one that bound it last.
-pub fn with_all_servers_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+pub fn with_loopback_broadcast(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut all = addresses.to_vec();
     if cfg!(target_os = "linux") {
         let here = addresses.iter().filter(|address| address.ip().is_loopback());
@@ -107,7 +107,7 @@ mod tests {
         let [here, elsewhere, all] =
             ["127.0.0.1:5064", "10.0.0.1:5065", "127.255.255.255:5064"].map(|text| text.parse::<SocketAddr>().unwrap());
 
-        assert_eq!(with_all_servers_here(&[here, elsewhere]), [here, elsewhere, all]);
+        assert_eq!(with_loopback_broadcast(&[here, elsewhere]), [here, elsewhere, all]);
         assert_eq!(broadcast_of(Ipv4Addr::LOCALHOST), Some(LOOPBACK_BROADCAST));
         assert_eq!(broadcast_of(Ipv4Addr::new(192, 0, 2, 1)), None);
         assert_eq!(search_addresses(5064)[0], all);

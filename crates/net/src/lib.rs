@@ -211,5 +211,5 @@ pub use repeater::Repeater;
 pub use server::{
     ChannelAccessPv, ClientStatus, Completion, DeferredPut, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, PvTable,
     RightsSignal, Server, ServerCounts, ServerError, SharedPv, SharedPvBuilder, Source, SourceChain, UpdateCounts,
-    host_of_most_unused,
+    host_with_most_unused_clients,
 };

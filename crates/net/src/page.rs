@@ -94,11 +94,11 @@ struct PageConnection {
     number: usize,
     stream: TcpStream,
     since: Instant,
-    state: State,
+    state: ConnectionPhase,
 }
 
 /// The state of a connection; the comment of each says what it waits for.
-enum State {
+enum ConnectionPhase {
     /// For the end of the request's header. Holds the bytes received so far.
     Receiving(Vec<u8>),
     /// For the peer to read this reply. The number counts the bytes sent.
@@ -168,7 +168,12 @@ impl PageServer {
                 .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
                 .is_ok()
             {
-                self.open.push_back(PageConnection { number, stream, since: now, state: State::Receiving(Vec::new()) });
+                self.open.push_back(PageConnection {
+                    number,
+                    stream,
+                    since: now,
+                    state: ConnectionPhase::Receiving(Vec::new()),
+                });
             }
             if self.open.len() > limit::PAGE_CONNECTIONS {
                 self.open.pop_front();
@@ -195,7 +200,7 @@ impl PageConnection {
     fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> ConnectionState {
         loop {
             match &mut self.state {
-                State::Receiving(request) => {
+                ConnectionPhase::Receiving(request) => {
                     let mut buffer = [0; 1024];
                     match self.stream.read(&mut buffer) {
                         Ok(0) => return ConnectionState::Closed,
@@ -205,24 +210,26 @@ impl PageConnection {
                         Err(_) => return ConnectionState::Closed,
                     }
                     if let Some(answer) = answer(request) {
-                        self.state = State::Sending(answer, 0);
+                        self.state = ConnectionPhase::Sending(answer, 0);
                     }
                 }
-                State::Sending(bytes, n_sent) => match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
-                    Ok(n) => {
-                        *n_sent += n;
-                        if *n_sent >= bytes.len() {
-                            if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
-                                return ConnectionState::Closed;
+                ConnectionPhase::Sending(bytes, n_sent) => {
+                    match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
+                        Ok(n) => {
+                            *n_sent += n;
+                            if *n_sent >= bytes.len() {
+                                if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+                                    return ConnectionState::Closed;
+                                }
+                                self.state = ConnectionPhase::Done;
                             }
-                            self.state = State::Done;
                         }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(_) => return ConnectionState::Closed,
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return ConnectionState::Closed,
-                },
-                State::Done => match self.stream.read(&mut [0; 1024]) {
+                }
+                ConnectionPhase::Done => match self.stream.read(&mut [0; 1024]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // Whatever else it sends is not a reason to stay open.

@@ -20,15 +20,15 @@ use crate::{limit, socket};
 /// Runs on the client thread of this process. Needs no permission, and no configuration except its port. Programs that
 /// use libca or Fodo can register with it, just as Fodo's clients can register with libca's repeater.
 #[derive(Debug)]
-pub struct Repeater(Arc<Shared>);
+pub struct Repeater(Arc<RepeaterShared>);
 
-struct Shared {
+struct RepeaterShared {
     socket: UdpSocket,
     reactor: Arc<Reactor>,
-    state: Mutex<State>,
+    state: Mutex<RepeaterState>,
 }
 
-struct State {
+struct RepeaterState {
     machine: Machine,
     token: Option<Token>,
     datagrams: Vec<Datagram>,
@@ -43,8 +43,8 @@ impl Repeater {
     pub(crate) fn start_on(reactor: &Arc<Reactor>, port: u16) -> io::Result<Repeater> {
         let socket = socket::exclusive_udp(port)?;
         let port = socket.local_addr()?.port();
-        let state = State { machine: Machine::new(port), token: None, datagrams: Vec::new() };
-        let shared = Arc::new(Shared { socket, reactor: reactor.clone(), state: Mutex::new(state) });
+        let state = RepeaterState { machine: Machine::new(port), token: None, datagrams: Vec::new() };
+        let shared = Arc::new(RepeaterShared { socket, reactor: reactor.clone(), state: Mutex::new(state) });
         let driven: Weak<dyn EventHandler> = Arc::downgrade(&shared) as Weak<dyn EventHandler>;
         let token = reactor.add(driven);
         lock(&shared.state).token = Some(token);
@@ -63,16 +63,16 @@ impl Repeater {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for RepeaterShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Repeater").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
-impl EventHandler for Shared {
+impl EventHandler for RepeaterShared {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
-        let State { machine, datagrams, .. } = &mut *state;
+        let RepeaterState { machine, datagrams, .. } = &mut *state;
         let mut buffer = [0; 2048];
         for _ in 0..limit::TURN_DATAGRAMS {
             let (n, from) = match self.socket.recv_from(&mut buffer) {
@@ -99,7 +99,7 @@ fn is_alive(client: SocketAddr) -> bool {
     socket::is_taken(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), client.port()))
 }
 
-impl Drop for Shared {
+impl Drop for RepeaterShared {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(token) = state.token.take() {

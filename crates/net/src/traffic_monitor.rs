@@ -44,7 +44,7 @@ impl TrafficMonitor {
         let search_socket = socket::search_udp(config.multicast_ttl)?;
         poll.registry().register(&mut SourceFd(&search_socket.as_raw_fd()), Token(0), Interest::READABLE)?;
         let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
-        let addresses = interfaces::with_all_servers_here(&config.search_addresses);
+        let addresses = interfaces::with_loopback_broadcast(&config.search_addresses);
         Ok(TrafficMonitor {
             poll,
             search_socket,

@@ -273,7 +273,7 @@ fn search(
         searcher.tick(clock::now(), &mut datagrams);
         for datagram in datagrams.drain(..) {
             for one in searched.iter_mut() {
-                for address in interfaces::with_all_servers_here(&[one.address]) {
+                for address in interfaces::with_loopback_broadcast(&[one.address]) {
                     if let Err(error) = socket.send_to(&datagram.bytes, address) {
                         one.result = SearchResult::NotSent { reason: error.to_string() };
                     }

@@ -92,7 +92,7 @@ impl Search {
         searcher.set_period_max(config.search_period_max);
         let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
         let at = now.monotonic;
-        let addresses = interfaces::with_all_servers_here(&config.search_addresses);
+        let addresses = interfaces::with_loopback_broadcast(&config.search_addresses);
         let search = Arc::new(Search {
             socket,
             reactor: reactor.clone(),

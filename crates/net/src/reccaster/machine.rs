@@ -25,7 +25,7 @@ impl RecSyncTimeouts {
 
 /// An input.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum RecSyncInput<'a> {
     /// A datagram and its sender.
     Datagram(&'a [u8], SocketAddr),
     /// The connection is open.
@@ -65,7 +65,7 @@ pub enum RecSyncEvent {
 }
 
 /// The state of the client; the comment of each says what it waits for.
-enum State {
+enum RecSyncState {
     /// For the end of a pause after a failure.
     Resting { until: Instant },
     /// For the announcement of a server.
@@ -95,7 +95,7 @@ struct Sending {
 pub struct RecCasterMachine {
     timeouts: RecSyncTimeouts,
     items: ItemSource,
-    state: State,
+    state: RecSyncState,
     received: Vec<u8>,
     n_failures: u32,
     random: u64,
@@ -104,53 +104,53 @@ pub struct RecCasterMachine {
 impl RecCasterMachine {
     /// `seed`: should differ between processes.
     pub fn new(items: ItemSource, timeouts: RecSyncTimeouts, seed: u64) -> RecCasterMachine {
-        let state = State::Listening;
+        let state = RecSyncState::Listening;
         let bounded = |wait: Duration| wait.min(limit::RECCASTER_WAIT_MAX);
         let timeouts =
             RecSyncTimeouts { hold_off_max: bounded(timeouts.hold_off_max), answer: bounded(timeouts.answer) };
         RecCasterMachine { timeouts, items, state, received: Vec::new(), n_failures: 0, random: seed }
     }
 
-    /// The latest time for the next [`Input::Tick`].
+    /// The latest time for the next [`RecSyncInput::Tick`].
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            State::Listening => None,
-            State::Resting { until }
-            | State::HoldingOff { until, .. }
-            | State::Connecting { until, .. }
-            | State::Greeting { until }
-            | State::Sending { until, .. }
-            | State::Pausing { until, .. }
-            | State::Synchronized { until } => Some(*until),
+            RecSyncState::Listening => None,
+            RecSyncState::Resting { until }
+            | RecSyncState::HoldingOff { until, .. }
+            | RecSyncState::Connecting { until, .. }
+            | RecSyncState::Greeting { until }
+            | RecSyncState::Sending { until, .. }
+            | RecSyncState::Pausing { until, .. }
+            | RecSyncState::Synchronized { until } => Some(*until),
         }
     }
 
     /// Handles an input; adds the resulting actions to `out`.
-    pub fn handle(&mut self, input: Input<'_>, now: Instant, out: &mut Out) {
+    pub fn handle(&mut self, input: RecSyncInput<'_>, now: Instant, out: &mut Out) {
         match input {
-            Input::Datagram(datagram, from) => self.announced(datagram, from, now),
-            Input::Connected => self.connected(now, out),
-            Input::Received(bytes) => self.received(bytes, now, out),
-            Input::Drained => self.drained(now),
-            Input::Closed => self.closed(now, out),
-            Input::Tick => {}
+            RecSyncInput::Datagram(datagram, from) => self.announced(datagram, from, now),
+            RecSyncInput::Connected => self.connected(now, out),
+            RecSyncInput::Received(bytes) => self.received(bytes, now, out),
+            RecSyncInput::Drained => self.drained(now),
+            RecSyncInput::Closed => self.closed(now, out),
+            RecSyncInput::Tick => {}
         }
         self.tick(now, out);
     }
 
     fn announced(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) {
-        let State::Listening = self.state else { return };
+        let RecSyncState::Listening = self.state else { return };
         let Some(announcement) = message::announcement(datagram) else { return };
         let ip = announcement.address.map_or(from.ip(), IpAddr::V4);
         let until = now + self.timeouts.hold_off_max.mul_f64(self.fraction());
         let server = SocketAddr::new(ip, announcement.port);
-        self.state = State::HoldingOff { server, key: announcement.key, until };
+        self.state = RecSyncState::HoldingOff { server, key: announcement.key, until };
     }
 
     fn connected(&mut self, now: Instant, out: &mut Out) {
-        if let State::Connecting { key, .. } = self.state {
+        if let RecSyncState::Connecting { key, .. } = self.state {
             message::greeting(key, &mut out.send);
-            self.state = State::Greeting { until: now + self.timeouts.silence() };
+            self.state = RecSyncState::Greeting { until: now + self.timeouts.silence() };
         }
     }
 
@@ -176,16 +176,16 @@ impl RecCasterMachine {
     fn handle_message(&mut self, message: FromServer, now: Instant, out: &mut Out) -> bool {
         let silent_at = now + self.timeouts.silence();
         match (&mut self.state, message) {
-            (State::Greeting { .. }, FromServer::Greeting) => {
+            (RecSyncState::Greeting { .. }, FromServer::Greeting) => {
                 let sending = Sending { items: (self.items)(), record: WHOLE };
-                self.state = State::Pausing { sending, until: now };
+                self.state = RecSyncState::Pausing { sending, until: now };
             }
-            (State::Greeting { .. }, _) => return false,
-            (State::Synchronized { until }, FromServer::Ping { nonce }) => {
+            (RecSyncState::Greeting { .. }, _) => return false,
+            (RecSyncState::Synchronized { until }, FromServer::Ping { nonce }) => {
                 *until = silent_at;
                 message::pong(nonce, &mut out.send);
             }
-            (State::Sending { .. } | State::Pausing { .. }, FromServer::Ping { nonce }) => {
+            (RecSyncState::Sending { .. } | RecSyncState::Pausing { .. }, FromServer::Ping { nonce }) => {
                 message::pong(nonce, &mut out.send);
             }
             _ => {}
@@ -194,21 +194,23 @@ impl RecCasterMachine {
     }
 
     fn drained(&mut self, now: Instant) {
-        self.state = match std::mem::replace(&mut self.state, State::Listening) {
-            State::Sending { sending, .. } => State::Pausing { sending, until: now + limit::RECCASTER_PAUSE },
+        self.state = match std::mem::replace(&mut self.state, RecSyncState::Listening) {
+            RecSyncState::Sending { sending, .. } => {
+                RecSyncState::Pausing { sending, until: now + limit::RECCASTER_PAUSE }
+            }
             state => state,
         };
     }
 
     fn closed(&mut self, now: Instant, out: &mut Out) {
         match self.state {
-            State::Resting { .. } | State::Listening | State::HoldingOff { .. } => {}
-            State::Synchronized { .. } => {
+            RecSyncState::Resting { .. } | RecSyncState::Listening | RecSyncState::HoldingOff { .. } => {}
+            RecSyncState::Synchronized { .. } => {
                 self.forget();
                 self.n_failures = 0;
                 out.event = Some(RecSyncEvent::Disconnected);
             }
-            State::Connecting { .. } => self.fail("it cannot be reached at its announced address", now, out),
+            RecSyncState::Connecting { .. } => self.fail("it cannot be reached at its announced address", now, out),
             _ => self.fail("it closed the connection before it received all records", now, out),
         }
     }
@@ -217,17 +219,17 @@ impl RecCasterMachine {
         if self.deadline().is_none_or(|due| now < due) {
             return;
         }
-        match std::mem::replace(&mut self.state, State::Listening) {
-            State::Listening | State::Resting { .. } => {}
-            State::HoldingOff { server, key, .. } => {
+        match std::mem::replace(&mut self.state, RecSyncState::Listening) {
+            RecSyncState::Listening | RecSyncState::Resting { .. } => {}
+            RecSyncState::HoldingOff { server, key, .. } => {
                 out.connect = Some(server);
-                self.state = State::Connecting { key, until: now + self.timeouts.answer };
+                self.state = RecSyncState::Connecting { key, until: now + self.timeouts.answer };
             }
-            State::Pausing { sending, .. } => self.send_items(sending, now, out),
-            State::Connecting { .. } => self.fail("it did not accept the connection", now, out),
-            State::Greeting { .. } => self.fail("it sent no greeting", now, out),
-            State::Sending { .. } => self.fail("it does not read the records", now, out),
-            State::Synchronized { .. } => self.fail("it has been silent for too long", now, out),
+            RecSyncState::Pausing { sending, .. } => self.send_items(sending, now, out),
+            RecSyncState::Connecting { .. } => self.fail("it did not accept the connection", now, out),
+            RecSyncState::Greeting { .. } => self.fail("it sent no greeting", now, out),
+            RecSyncState::Sending { .. } => self.fail("it does not read the records", now, out),
+            RecSyncState::Synchronized { .. } => self.fail("it has been silent for too long", now, out),
         }
     }
 
@@ -246,26 +248,26 @@ impl RecCasterMachine {
                     message::done(&mut out.send);
                     out.event = Some(RecSyncEvent::Announced);
                     self.n_failures = 0;
-                    self.state = State::Synchronized { until: now + self.timeouts.silence() };
+                    self.state = RecSyncState::Synchronized { until: now + self.timeouts.silence() };
                     return;
                 }
             }
         }
-        self.state = State::Sending { sending, until: now + self.timeouts.silence() };
+        self.state = RecSyncState::Sending { sending, until: now + self.timeouts.silence() };
     }
 
     /// Disconnects from the server, and pauses for longer after each failure.
     fn fail(&mut self, why: &'static str, now: Instant, out: &mut Out) {
         self.forget();
         self.n_failures = (self.n_failures + 1).min(limit::RECCASTER_FAILURES_COUNTED);
-        self.state = State::Resting { until: now + limit::RECCASTER_REST * self.n_failures };
+        self.state = RecSyncState::Resting { until: now + limit::RECCASTER_REST * self.n_failures };
         out.send.clear();
         out.close = true;
         out.event = Some(RecSyncEvent::Failed(why));
     }
 
     fn forget(&mut self) {
-        self.state = State::Listening;
+        self.state = RecSyncState::Listening;
         self.received = Vec::new();
     }
 
@@ -293,13 +295,13 @@ mod tests {
         RecSyncTimeouts { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
 
     /// A machine with this many records, and the time.
-    struct World {
+    struct Simulation {
         machine: RecCasterMachine,
         now: Instant,
     }
 
-    impl World {
-        fn new(n_records: u32) -> World {
+    impl Simulation {
+        fn new(n_records: u32) -> Simulation {
             let items: ItemSource = Box::new(move || {
                 let variable = RecSyncItem::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
                 let records = (0..n_records).flat_map(|number| {
@@ -309,10 +311,10 @@ mod tests {
                 });
                 Box::new(std::iter::once(variable).chain(records))
             });
-            World { machine: RecCasterMachine::new(items, PATIENCE, 1), now: Instant::now() }
+            Simulation { machine: RecCasterMachine::new(items, PATIENCE, 1), now: Instant::now() }
         }
 
-        fn put(&mut self, input: Input<'_>) -> Out {
+        fn put(&mut self, input: RecSyncInput<'_>) -> Out {
             let mut out = Out::default();
             self.machine.handle(input, self.now, &mut out);
             out
@@ -321,30 +323,30 @@ mod tests {
         /// Advances the time until something is due.
         fn wait(&mut self) -> Out {
             self.now = self.machine.deadline().unwrap();
-            self.put(Input::Tick)
+            self.put(RecSyncInput::Tick)
         }
 
         fn hear(&mut self) -> Out {
-            self.put(Input::Datagram(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
+            self.put(RecSyncInput::Datagram(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
         }
 
         /// Advances until the server has sent its greeting.
         fn greeted(&mut self) -> Out {
             self.hear();
             assert!(self.wait().connect.is_some());
-            self.put(Input::Connected);
-            self.put(Input::Received(GREETING))
+            self.put(RecSyncInput::Connected);
+            self.put(RecSyncInput::Received(GREETING))
         }
     }
 
     #[test]
     fn a_server_that_announces_itself_receives_all_records_and_replies_to_its_pings() {
-        let mut world = World::new(1);
+        let mut simulation = Simulation::new(1);
 
-        world.hear();
-        assert_eq!(world.wait().connect, Some(SERVER.parse().unwrap()));
-        assert_eq!(world.put(Input::Connected).send, b"RC\0\x01\0\0\0\x08\0\0\0\0\0\0\0\x07");
-        let told = world.put(Input::Received(GREETING));
+        simulation.hear();
+        assert_eq!(simulation.wait().connect, Some(SERVER.parse().unwrap()));
+        assert_eq!(simulation.put(RecSyncInput::Connected).send, b"RC\0\x01\0\0\0\x08\0\0\0\0\0\0\0\x07");
+        let told = simulation.put(RecSyncInput::Received(GREETING));
 
         let expected = [
             &b"RC\0\x06\0\0\0\x0f\0\0\0\0\x03\0\0\x04IOCvac1"[..],
@@ -354,22 +356,22 @@ mod tests {
             DONE,
         ];
         assert_eq!((told.send, told.event), (expected.concat(), Some(RecSyncEvent::Announced)));
-        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+        assert_eq!(simulation.put(RecSyncInput::Received(PING)).send, PONG);
     }
 
     #[test]
     fn the_hold_off_is_another_one_each_time_and_never_too_long() {
-        let mut world = World::new(1);
+        let mut simulation = Simulation::new(1);
         let mut held_off: Vec<Duration> = Vec::new();
 
         for _ in 0..100 {
-            world.hear();
-            let start = world.now;
-            world.wait();
-            held_off.push(world.now - start);
-            world.put(Input::Connected);
-            world.put(Input::Received(GREETING));
-            world.put(Input::Closed);
+            simulation.hear();
+            let start = simulation.now;
+            simulation.wait();
+            held_off.push(simulation.now - start);
+            simulation.put(RecSyncInput::Connected);
+            simulation.put(RecSyncInput::Received(GREETING));
+            simulation.put(RecSyncInput::Closed);
         }
 
         assert!(held_off.iter().all(|held| *held <= PATIENCE.hold_off_max));
@@ -379,19 +381,19 @@ mod tests {
 
     #[test]
     fn announcements_are_ignored_while_connected_to_a_server() {
-        let mut world = World::new(1);
-        world.greeted();
+        let mut simulation = Simulation::new(1);
+        simulation.greeted();
 
-        let out = world.hear();
+        let out = simulation.hear();
 
         assert!(out.connect.is_none() && !out.close);
-        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+        assert_eq!(simulation.put(RecSyncInput::Received(PING)).send, PONG);
     }
 
     #[test]
     fn many_records_are_sent_in_slices_each_after_the_previous_one_and_a_pause() {
-        let mut world = World::new(10_000);
-        let mut slice = world.greeted();
+        let mut simulation = Simulation::new(10_000);
+        let mut slice = simulation.greeted();
         let mut n_bytes = 0;
 
         for _ in 0.. {
@@ -400,10 +402,10 @@ mod tests {
             if slice.event == Some(RecSyncEvent::Announced) {
                 break;
             }
-            let taken = world.now;
-            assert!(world.put(Input::Drained).send.is_empty());
-            slice = world.wait();
-            assert_eq!(world.now - taken, limit::RECCASTER_PAUSE);
+            let taken = simulation.now;
+            assert!(simulation.put(RecSyncInput::Drained).send.is_empty());
+            slice = simulation.wait();
+            assert_eq!(simulation.now - taken, limit::RECCASTER_PAUSE);
         }
 
         assert!(n_bytes > 10 * limit::RECCASTER_SLICE_BYTES);
@@ -412,26 +414,26 @@ mod tests {
 
     #[test]
     fn a_ping_between_slices_is_answered_and_starts_nothing_twice() {
-        let mut world = World::new(10_000);
-        world.greeted();
+        let mut simulation = Simulation::new(10_000);
+        simulation.greeted();
 
-        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+        assert_eq!(simulation.put(RecSyncInput::Received(PING)).send, PONG);
 
-        assert!(world.put(Input::Drained).send.is_empty());
-        assert_eq!(world.put(Input::Received(&PING.repeat(3))).send, PONG.repeat(3));
+        assert!(simulation.put(RecSyncInput::Drained).send.is_empty());
+        assert_eq!(simulation.put(RecSyncInput::Received(&PING.repeat(3))).send, PONG.repeat(3));
     }
 
     #[test]
     fn a_server_that_falls_silent_anywhere_is_given_up() {
-        let silent_in = |goes_on: fn(&mut World)| {
-            let mut world = World::new(10_000);
-            world.hear();
-            world.wait();
-            goes_on(&mut world);
-            let start = world.now;
-            let out = world.wait();
+        let silent_in = |goes_on: fn(&mut Simulation)| {
+            let mut simulation = Simulation::new(10_000);
+            simulation.hear();
+            simulation.wait();
+            goes_on(&mut simulation);
+            let start = simulation.now;
+            let out = simulation.wait();
             assert!(out.close && out.send.is_empty());
-            (out.event, world.now - start)
+            (out.event, simulation.now - start)
         };
 
         let (connecting, waited) = silent_in(|_| {});
@@ -439,41 +441,41 @@ mod tests {
             (connecting, waited),
             (Some(RecSyncEvent::Failed("it did not accept the connection")), PATIENCE.answer)
         );
-        let (greeting, waited) = silent_in(|world| drop(world.put(Input::Connected)));
+        let (greeting, waited) = silent_in(|simulation| drop(simulation.put(RecSyncInput::Connected)));
         assert_eq!((greeting, waited), (Some(RecSyncEvent::Failed("it sent no greeting")), PATIENCE.silence()));
-        let (sending, _) = silent_in(|world| {
-            world.put(Input::Connected);
-            world.put(Input::Received(GREETING));
+        let (sending, _) = silent_in(|simulation| {
+            simulation.put(RecSyncInput::Connected);
+            simulation.put(RecSyncInput::Received(GREETING));
         });
         assert_eq!(sending, Some(RecSyncEvent::Failed("it does not read the records")));
     }
 
     #[test]
     fn after_a_ping_a_server_has_its_time_again() {
-        let mut world = World::new(0);
-        world.greeted();
-        world.now += PATIENCE.silence() - Duration::from_secs(1);
-        world.put(Input::Received(PING));
+        let mut simulation = Simulation::new(0);
+        simulation.greeted();
+        simulation.now += PATIENCE.silence() - Duration::from_secs(1);
+        simulation.put(RecSyncInput::Received(PING));
 
-        world.now += PATIENCE.silence() - Duration::from_secs(1);
-        assert!(!world.put(Input::Tick).close);
+        simulation.now += PATIENCE.silence() - Duration::from_secs(1);
+        assert!(!simulation.put(RecSyncInput::Tick).close);
 
-        assert_eq!(world.wait().event, Some(RecSyncEvent::Failed("it has been silent for too long")));
+        assert_eq!(simulation.wait().event, Some(RecSyncEvent::Failed("it has been silent for too long")));
     }
 
     #[test]
     fn after_failures_announcements_are_ignored_for_longer_each_time_up_to_a_minute() {
-        let mut world = World::new(1);
+        let mut simulation = Simulation::new(1);
         let mut rests = Vec::new();
 
         for _ in 0..20 {
-            world.hear();
-            world.wait();
-            assert!(world.put(Input::Closed).close);
-            assert!(world.hear().connect.is_none());
-            let start = world.now;
-            world.wait();
-            rests.push((world.now - start).as_secs());
+            simulation.hear();
+            simulation.wait();
+            assert!(simulation.put(RecSyncInput::Closed).close);
+            assert!(simulation.hear().connect.is_none());
+            let start = simulation.now;
+            simulation.wait();
+            rests.push((simulation.now - start).as_secs());
         }
 
         assert_eq!(rests[..3], [5, 10, 15]);
@@ -482,31 +484,31 @@ mod tests {
 
     #[test]
     fn a_server_that_goes_when_it_knows_all_is_found_again_at_once() {
-        let mut world = World::new(1);
-        world.greeted();
+        let mut simulation = Simulation::new(1);
+        simulation.greeted();
 
-        assert_eq!(world.put(Input::Closed).event, Some(RecSyncEvent::Disconnected));
+        assert_eq!(simulation.put(RecSyncInput::Closed).event, Some(RecSyncEvent::Disconnected));
 
-        world.hear();
-        assert!(world.wait().connect.is_some());
+        simulation.hear();
+        assert!(simulation.wait().connect.is_some());
     }
 
     #[test]
     fn bytes_that_are_no_messages_end_it_and_cost_no_memory() {
-        let mut world = World::new(1);
-        world.hear();
-        world.wait();
-        world.put(Input::Connected);
+        let mut simulation = Simulation::new(1);
+        simulation.hear();
+        simulation.wait();
+        simulation.put(RecSyncInput::Connected);
 
-        let out = world.put(Input::Received(&b"HTTP/1.1 400 Bad Request\r\n".repeat(1000)));
+        let out = simulation.put(RecSyncInput::Received(&b"HTTP/1.1 400 Bad Request\r\n".repeat(1000)));
 
         assert_eq!(out.event, Some(RecSyncEvent::Failed("it sent an invalid RecSync message")));
-        assert!(world.machine.received.is_empty());
+        assert!(simulation.machine.received.is_empty());
     }
 
     #[test]
     fn any_bytes_in_any_pieces_keep_it_bounded() {
-        let mut world = World::new(10);
+        let mut simulation = Simulation::new(10);
         let mut state = 7_u64;
         let mut random = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -521,63 +523,63 @@ mod tests {
                 _ => (0..random(50)).map(|_| random(256) as u8).collect(),
             };
             let input = match random(8) {
-                0 => Input::Datagram(ANNOUNCEMENT, SERVER.parse().unwrap()),
-                1 => Input::Datagram(&bytes, SERVER.parse().unwrap()),
-                2 => Input::Connected,
-                3 => Input::Drained,
-                4 if random(10) == 0 => Input::Closed,
-                5 => Input::Tick,
-                _ => Input::Received(&bytes),
+                0 => RecSyncInput::Datagram(ANNOUNCEMENT, SERVER.parse().unwrap()),
+                1 => RecSyncInput::Datagram(&bytes, SERVER.parse().unwrap()),
+                2 => RecSyncInput::Connected,
+                3 => RecSyncInput::Drained,
+                4 if random(10) == 0 => RecSyncInput::Closed,
+                5 => RecSyncInput::Tick,
+                _ => RecSyncInput::Received(&bytes),
             };
-            world.now += Duration::from_millis(random(2_000));
-            let out = world.put(input);
+            simulation.now += Duration::from_millis(random(2_000));
+            let out = simulation.put(input);
             assert!(out.send.len() < 2 * limit::RECCASTER_SLICE_BYTES);
-            assert!(world.machine.received.len() < 2048);
+            assert!(simulation.machine.received.len() < 2048);
         }
     }
 
     #[test]
     fn a_slice_is_full_when_it_has_its_bytes_and_not_before() {
-        let mut world = World::new(10_000);
+        let mut simulation = Simulation::new(10_000);
 
-        let slice = world.greeted();
+        let slice = simulation.greeted();
 
         assert!((limit::RECCASTER_SLICE_BYTES..limit::RECCASTER_SLICE_BYTES + 100).contains(&slice.send.len()));
-        assert_eq!(world.machine.deadline(), Some(world.now + PATIENCE.silence()));
+        assert_eq!(simulation.machine.deadline(), Some(simulation.now + PATIENCE.silence()));
     }
 
     #[test]
     fn nothing_takes_longer_than_an_hour_whatever_is_configured() {
         let items: ItemSource = Box::new(|| Box::new(std::iter::empty()));
         let forever = RecSyncTimeouts { hold_off_max: Duration::MAX, answer: Duration::MAX };
-        let mut world = World { machine: RecCasterMachine::new(items, forever, 1), now: Instant::now() };
+        let mut simulation = Simulation { machine: RecCasterMachine::new(items, forever, 1), now: Instant::now() };
 
-        world.hear();
-        let held_off = world.now;
-        assert!(world.wait().connect.is_some());
-        assert!(world.now - held_off <= limit::RECCASTER_WAIT_MAX);
-        assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_WAIT_MAX));
+        simulation.hear();
+        let held_off = simulation.now;
+        assert!(simulation.wait().connect.is_some());
+        assert!(simulation.now - held_off <= limit::RECCASTER_WAIT_MAX);
+        assert_eq!(simulation.machine.deadline(), Some(simulation.now + limit::RECCASTER_WAIT_MAX));
     }
 
     #[test]
     fn the_failures_of_a_server_are_forgotten_when_it_has_received_all_records() {
-        let mut world = World::new(1);
+        let mut simulation = Simulation::new(1);
         for _ in 0..3 {
-            world.hear();
-            world.wait();
-            world.put(Input::Closed);
-            world.wait();
+            simulation.hear();
+            simulation.wait();
+            simulation.put(RecSyncInput::Closed);
+            simulation.wait();
         }
-        world.greeted();
-        world.put(Input::Closed);
+        simulation.greeted();
+        simulation.put(RecSyncInput::Closed);
 
-        world.hear();
-        world.wait();
+        simulation.hear();
+        simulation.wait();
         assert_eq!(
-            world.put(Input::Closed).event,
+            simulation.put(RecSyncInput::Closed).event,
             Some(RecSyncEvent::Failed("it cannot be reached at its announced address"))
         );
-        assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_REST));
+        assert_eq!(simulation.machine.deadline(), Some(simulation.now + limit::RECCASTER_REST));
     }
 
     #[test]
@@ -586,12 +588,12 @@ mod tests {
             (None, "it closed the connection before it received all records"),
             (Some(PING), "it did not start with a greeting"),
         ] {
-            let mut world = World::new(1);
-            world.hear();
-            world.wait();
-            world.put(Input::Connected);
+            let mut simulation = Simulation::new(1);
+            simulation.hear();
+            simulation.wait();
+            simulation.put(RecSyncInput::Connected);
 
-            let out = world.put(bytes.map_or(Input::Closed, Input::Received));
+            let out = simulation.put(bytes.map_or(RecSyncInput::Closed, RecSyncInput::Received));
 
             assert_eq!((out.event, out.close), (Some(RecSyncEvent::Failed(why)), true));
         }
@@ -599,15 +601,15 @@ mod tests {
 
     #[test]
     fn the_end_of_a_connection_that_was_given_up_is_no_news() {
-        let mut world = World::new(1);
-        world.hear();
-        world.wait();
-        world.put(Input::Closed);
-        let rests_until = world.machine.deadline();
+        let mut simulation = Simulation::new(1);
+        simulation.hear();
+        simulation.wait();
+        simulation.put(RecSyncInput::Closed);
+        let rests_until = simulation.machine.deadline();
 
-        let out = world.put(Input::Closed);
+        let out = simulation.put(RecSyncInput::Closed);
 
         assert!(out.event.is_none() && !out.close);
-        assert_eq!(world.machine.deadline(), rests_until);
+        assert_eq!(simulation.machine.deadline(), rests_until);
     }
 }

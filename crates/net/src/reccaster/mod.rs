@@ -19,7 +19,7 @@ use mio::net::{TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 pub use self::machine::RecSyncTimeouts;
-use self::machine::{Input, Out, RecCasterMachine, RecSyncEvent};
+use self::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput};
 use crate::log::{Level, Log};
 use crate::{clock, limit, socket};
 
@@ -143,7 +143,7 @@ impl RecCasterThread {
             if events.iter().any(|event| event.token() == CONNECTION) {
                 self.serve_connection();
             }
-            self.handle(Input::Tick);
+            self.handle(RecSyncInput::Tick);
         }
     }
 
@@ -153,7 +153,7 @@ impl RecCasterThread {
         self.has_more = true;
         for _ in 0..limit::RECCASTER_DATAGRAMS {
             match self.announcements.recv_from(&mut datagram) {
-                Ok((n, from)) => self.handle(Input::Datagram(datagram.get(..n).unwrap_or_default(), from)),
+                Ok((n, from)) => self.handle(RecSyncInput::Datagram(datagram.get(..n).unwrap_or_default(), from)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.has_more = false;
                     return;
@@ -174,7 +174,7 @@ impl RecCasterThread {
                 (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
                 _ => return self.close(),
             }
-            self.handle(Input::Connected);
+            self.handle(RecSyncInput::Connected);
         }
         self.receive();
         self.send();
@@ -185,7 +185,7 @@ impl RecCasterThread {
         while let Some(connection) = &mut self.connection {
             match connection.stream.read(&mut bytes) {
                 Ok(0) => return self.close(),
-                Ok(n) => self.handle(Input::Received(bytes.get(..n).unwrap_or_default())),
+                Ok(n) => self.handle(RecSyncInput::Received(bytes.get(..n).unwrap_or_default())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return self.close(),
@@ -200,7 +200,7 @@ impl RecCasterThread {
                 Ok(n) => {
                     connection.unsent.drain(..n);
                     if connection.unsent.is_empty() {
-                        self.handle(Input::Drained);
+                        self.handle(RecSyncInput::Drained);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -213,11 +213,11 @@ impl RecCasterThread {
     /// The connection has ended.
     fn close(&mut self) {
         self.connection = None;
-        self.handle(Input::Closed);
+        self.handle(RecSyncInput::Closed);
     }
 
     /// Passes an input to the machine and performs its actions.
-    fn handle(&mut self, input: Input<'_>) {
+    fn handle(&mut self, input: RecSyncInput<'_>) {
         let mut out = Out::default();
         self.machine.handle(input, Instant::now(), &mut out);
         if let Some(event) = out.event {

@@ -46,7 +46,7 @@ pub(super) enum AfterTurn {
 }
 
 /// The result of writing.
-enum Sent {
+enum WriteResult {
     /// All pending bytes were written.
     All,
     /// The socket accepts no more bytes now.
@@ -62,7 +62,7 @@ pub(super) struct Circuit {
     key: CircuitKey,
     inbox: Arc<Inbox>,
     peer: Peer,
-    channels: Vec<Option<Channel>>,
+    channels: Vec<Option<ServedChannel>>,
     n_channels: usize,
     /// Until when it may stay without a channel.
     idle_deadline: IdleDeadline,
@@ -100,7 +100,7 @@ pub(super) struct Circuit {
     log: Arc<Log>,
 }
 
-struct Channel {
+struct ServedChannel {
     pv: Arc<dyn Pv>,
     /// The access rights of the client, regardless of those of the PV.
     allowed: Rights,
@@ -208,15 +208,15 @@ impl Circuit {
         let sent = self.send(tally);
         self.report_resources();
         self.waits_since = match sent {
-            Ok(Sent::All) if self.unsent_watches.is_empty() => None,
+            Ok(WriteResult::All) if self.unsent_watches.is_empty() => None,
             _ => self.waits_since.or(Some(now.monotonic)),
         };
         match sent {
-            Ok(Sent::All) if self.closes_by.is_some() => AfterTurn::Closed,
-            Ok(Sent::Enough) => AfterTurn::Again,
-            Ok(Sent::All) if has_more => AfterTurn::Again,
+            Ok(WriteResult::All) if self.closes_by.is_some() => AfterTurn::Closed,
+            Ok(WriteResult::Enough) => AfterTurn::Again,
+            Ok(WriteResult::All) if has_more => AfterTurn::Again,
             // A turn follows when the socket has drained; it also reads what is left.
-            Ok(Sent::All | Sent::SocketIsFull) => self.rest(may_read, now),
+            Ok(WriteResult::All | WriteResult::SocketIsFull) => self.rest(may_read, now),
             Err(_) => AfterTurn::Closed,
         }
     }
@@ -262,7 +262,7 @@ impl Circuit {
     }
 
     /// Writes updates and replies until the socket is full, the limit of a turn is reached, or all is sent.
-    fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
+    fn send(&mut self, tally: &UpdateTally) -> io::Result<WriteResult> {
         let mut n_budget = limit::SERVER_TURN_BYTES;
         loop {
             let counts = self.send_updates();
@@ -270,7 +270,7 @@ impl Circuit {
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
-                Sent::All if !self.unsent_watches.is_empty() && self.may_update() => {}
+                WriteResult::All if !self.unsent_watches.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
         }
@@ -314,21 +314,21 @@ impl Circuit {
     }
 
     /// Writes pending bytes, up to a number of bytes.
-    fn flush(&mut self, n_budget: &mut usize) -> io::Result<Sent> {
+    fn flush(&mut self, n_budget: &mut usize) -> io::Result<WriteResult> {
         loop {
             let ready = self.machine.ready();
             if ready.is_empty() {
-                return Ok(Sent::All);
+                return Ok(WriteResult::All);
             }
             if *n_budget == 0 {
-                return Ok(Sent::Enough);
+                return Ok(WriteResult::Enough);
             }
             match (&*self.stream).write(ready) {
                 Ok(n) => {
                     self.machine.sent(n);
                     *n_budget = n_budget.saturating_sub(n);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::SocketIsFull),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(WriteResult::SocketIsFull),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -416,19 +416,19 @@ impl Circuit {
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
         }
-        self.channels[index] = Some(Channel { pv, allowed });
+        self.channels[index] = Some(ServedChannel { pv, allowed });
         self.n_channels += 1;
         if self.n_channels == 1 {
             self.quota.set_has_channel(true);
         }
     }
 
-    fn channel(&self, sid: Sid) -> Option<&Channel> {
+    fn channel(&self, sid: Sid) -> Option<&ServedChannel> {
         self.channels.get(sid.0 as usize)?.as_ref()
     }
 
     fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
-        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        let Some(ServedChannel { pv, allowed }) = self.channel(sid) else { return };
         if !allowed.read {
             return self.machine.read_done(sid, dbr, count, reply, Err(Eca::NORDACCESS));
         }
@@ -437,7 +437,7 @@ impl Circuit {
     }
 
     fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
-        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        let Some(ServedChannel { pv, allowed }) = self.channel(sid) else { return };
         let (pv, may_read) = (pv.clone(), allowed.read);
         if !may_read {
             self.cancel(id);

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use self::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
+pub use self::observer::{ClientStatus, Observer, ServerCounts, host_with_most_unused_clients};
 pub use self::posts::Posts;
 pub use self::pv_table::{PvTable, SourceChain};
 use self::quota::{ClientHosts, Descriptors};
-use self::reactor::{Inbox, Message, Reactor};
+use self::reactor::{Inbox, Reactor, ReactorMessage};
 use self::relay::Relay;
 pub use self::shared_pv::{DeferredPut, SharedPv, SharedPvBuilder};
 pub use self::source::{ChannelAccessPv, Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
@@ -287,7 +287,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Dropped first, while the reactors that it queries still reply.
         self.status_thread.take();
-        self.inboxes.iter().for_each(|inbox| inbox.push(Message::Stop));
+        self.inboxes.iter().for_each(|inbox| inbox.push(ReactorMessage::Stop));
         for thread in self.threads.drain(..) {
             // If a reactor panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();

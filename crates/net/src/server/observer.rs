@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::quota::ClientHosts;
-use super::reactor::{Inbox, Message};
+use super::reactor::{Inbox, ReactorMessage};
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
 
@@ -60,7 +60,7 @@ pub struct ServerCounts {
 ///
 /// `clients`: the clients of a server, see [`Observer::clients`]. Returns the host and the number of its clients
 /// without a channel; `None` if every client has one.
-pub fn host_of_most_unused(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
+pub fn host_with_most_unused_clients(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
     let mut n_of_host: HashMap<IpAddr, usize> = HashMap::new();
     for client in clients.iter().filter(|client| client.n_channels == 0) {
         *n_of_host.entry(client.address.ip()).or_default() += 1;
@@ -106,7 +106,7 @@ impl Observer {
             .iter()
             .map(|inbox| {
                 let (sender, answer) = mpsc::channel();
-                inbox.push(Message::Status(sender));
+                inbox.push(ReactorMessage::Status(sender));
                 answer
             })
             .collect();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_data::EventMask;
 
-use super::reactor::{CircuitKey, Inbox, Message};
+use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 use crate::sync::lock;
 
 /// The latest posts of one PV and the circuits that listen to it.
@@ -13,11 +13,11 @@ use crate::sync::lock;
 /// subscriptions, and none while the previous message is pending.
 #[derive(Debug)]
 pub struct Posts {
-    state: Mutex<State>,
+    state: Mutex<PostsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PostsState {
     ring: Ring,
     listeners: Vec<ListenerMasks>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Listener {
 impl Posts {
     /// Keeps the last `n_posts` posts.
     pub fn new(n_posts: usize) -> Posts {
-        Posts { state: Mutex::new(State { ring: Ring::new(n_posts), listeners: Vec::new() }) }
+        Posts { state: Mutex::new(PostsState { ring: Ring::new(n_posts), listeners: Vec::new() }) }
     }
 
     /// Stores a change in the ring and notifies the circuits that listen. Never blocks on a client.
@@ -98,7 +98,7 @@ impl Posts {
     }
 }
 
-impl State {
+impl PostsState {
     fn masks(&mut self, listener: &Arc<Listener>) -> Option<&mut Vec<(EventMask, u64)>> {
         let known = self.listeners.iter_mut().find(|known| Arc::ptr_eq(&known.listener, listener))?;
         Some(&mut known.masks)
@@ -112,7 +112,7 @@ impl Listener {
 
     fn notify(&self) {
         if !self.is_notified.swap(true, Ordering::AcqRel) {
-            self.inbox.push(Message::Posted { circuit: self.circuit, watch: self.watch });
+            self.inbox.push(ReactorMessage::Posted { circuit: self.circuit, watch: self.watch });
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct CircuitKey {
 
 /// Messages from other threads to a reactor.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum ReactorMessage {
     /// A client has connected. Boxed, since posts are frequent and every message has the size of the largest variant.
     Accepted(Box<(Arc<TcpStream>, CircuitQuota)>),
     /// A PV that this circuit watches has changed.
@@ -56,7 +56,7 @@ pub(super) enum Message {
 /// about access rights.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    messages: Mutex<Vec<Message>>,
+    messages: Mutex<Vec<ReactorMessage>>,
     is_awake: AtomicBool,
     checks_rights: AtomicBool,
     pub(super) updates: PostedUpdates,
@@ -73,7 +73,7 @@ pub(super) struct PostedUpdates {
 }
 
 impl Inbox {
-    pub(super) fn push(&self, message: Message) {
+    pub(super) fn push(&self, message: ReactorMessage) {
         lock(&self.messages).push(message);
         if !self.is_awake.swap(true, Ordering::AcqRel) {
             // If the wake-up fails, the message waits for the next turn; there is no caller to report the error to.
@@ -83,7 +83,7 @@ impl Inbox {
 
     pub(super) fn check_rights(&self) {
         if !self.checks_rights.swap(true, Ordering::AcqRel) {
-            self.push(Message::CheckRights);
+            self.push(ReactorMessage::CheckRights);
         }
     }
 }
@@ -193,7 +193,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Serves until [`Message::Stop`].
+    /// Serves until [`ReactorMessage::Stop`].
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         let mut messages = Vec::new();
@@ -264,15 +264,15 @@ impl Reactor {
     }
 
     /// Handles the messages of other threads; returns false if the server stops.
-    fn take_messages(&mut self, messages: &mut Vec<Message>, due: &mut Vec<usize>, now: Now) -> bool {
+    fn take_messages(&mut self, messages: &mut Vec<ReactorMessage>, due: &mut Vec<usize>, now: Now) -> bool {
         std::mem::swap(messages, &mut lock(&self.inbox.messages));
         for message in messages.drain(..) {
             match message {
-                Message::Accepted(accepted) => {
+                ReactorMessage::Accepted(accepted) => {
                     let (stream, quota) = *accepted;
                     due.extend(self.adopt(stream, quota, now));
                 }
-                Message::Posted { circuit, watch } => {
+                ReactorMessage::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
                         // Posts of many PVs arrive together; each circuit gets one turn.
@@ -281,13 +281,13 @@ impl Reactor {
                         }
                     }
                 }
-                Message::PutDone { circuit, put, result } => {
+                ReactorMessage::PutDone { circuit, put, result } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.put_done(put, &result);
                         due.push(circuit.index);
                     }
                 }
-                Message::CheckRights => {
+                ReactorMessage::CheckRights => {
                     // From now on another signal is another message.
                     self.inbox.checks_rights.store(false, Ordering::Release);
                     for (index, (_, circuit)) in &mut self.circuits {
@@ -295,11 +295,11 @@ impl Reactor {
                         due.push(index);
                     }
                 }
-                Message::Status(answer) => {
+                ReactorMessage::Status(answer) => {
                     // The caller may have given up by now.
                     let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
                 }
-                Message::Stop => return false,
+                ReactorMessage::Stop => return false,
             }
         }
         true
@@ -406,7 +406,7 @@ impl ServerSockets {
         }
         match quota {
             Ok(quota) => {
-                self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, quota))));
+                self.inboxes[self.inbox_next].push(ReactorMessage::Accepted(Box::new((stream, quota))));
                 self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
             }
             Err(AdmissionError::Host) => {

@@ -8,7 +8,7 @@ use fodo_ca::Rights;
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 
 use super::posts::Posts;
-use super::reactor::{CircuitKey, Inbox, Message};
+use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 
 /// A set of PVs that a server can publish. Called on the server's threads; must not block for long.
 ///
@@ -260,6 +260,6 @@ impl Drop for Completion {
     fn drop(&mut self) {
         let dropped = || Err(PutRefusal::Rejected("the source dropped the put without a result".into()));
         let result = self.result.take().unwrap_or_else(dropped);
-        self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put, result });
+        self.inbox.push(ReactorMessage::PutDone { circuit: self.circuit, put: self.put, result });
     }
 }

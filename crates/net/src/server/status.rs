@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{Meta, Reading, Value};
 
-use super::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
+use super::observer::{ClientStatus, Observer, ServerCounts, host_with_most_unused_clients};
 use super::{PvTable, SharedPv};
 use crate::process::{ProcessFacts, cpu_used};
 use crate::{clock, limit};
@@ -164,7 +164,7 @@ fn in_units(units: &str) -> Meta {
 
 /// The host with the most clients without a channel, and their number: `10.0.0.2 (17)`.
 fn unused_host(clients: &[ClientStatus]) -> Option<String> {
-    host_of_most_unused(clients).map(|(host, n)| format!("{host} ({n})"))
+    host_with_most_unused_clients(clients).map(|(host, n)| format!("{host} ({n})"))
 }
 
 /// The totals by name, and as many clients as fit.

@@ -6,7 +6,7 @@ use fodo_ca::server::{DroppedPut, Event};
 use fodo_ca::{Ioid, Sid};
 use fodo_data::{Now, Scalar, Severity, Value};
 
-use super::{Channel, Circuit};
+use super::{Circuit, ServedChannel};
 use crate::limit;
 use crate::log::Level;
 use crate::server::{Completion, PutRefusal, Pv};
@@ -30,7 +30,7 @@ impl Circuit {
     }
 
     pub(super) fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>, now: Now) {
-        let Some(Some(Channel { pv, allowed })) = self.channels.get(sid.0 as usize) else { return };
+        let Some(Some(ServedChannel { pv, allowed })) = self.channels.get(sid.0 as usize) else { return };
         let count = value.len() as u32;
         if !allowed.write {
             self.drained(DroppedPut::NoAccess, now);
@@ -67,7 +67,7 @@ impl Circuit {
         ended.sort_unstable_by_key(|(number, _)| *number);
         for (number, put) in ended {
             self.puts_bytes -= put.value_bytes;
-            if let Some(Channel { pv, .. }) = self.channel(put.sid) {
+            if let Some(ServedChannel { pv, .. }) = self.channel(put.sid) {
                 pv.cancel_put(number);
             }
         }

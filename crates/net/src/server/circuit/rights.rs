@@ -9,7 +9,7 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Rights, Sid, SubscriptionId};
 use fodo_data::EventMask;
 
-use super::{Channel, Circuit};
+use super::{Circuit, ServedChannel};
 use crate::limit;
 
 /// Progress of checking access rights after they may have changed; the comment of each says what it waits for.
@@ -49,7 +49,9 @@ impl Circuit {
         let RightsCheck::Channels(first) = self.rights_check else { return };
         let end = self.channels.len().min(first + limit::CHECKS);
         for index in first..end {
-            let Some(Channel { pv, allowed }) = self.channels.get_mut(index).and_then(Option::as_mut) else { continue };
+            let Some(ServedChannel { pv, allowed }) = self.channels.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
             let before = std::mem::replace(allowed, pv.rights(&self.peer));
             let is_read_only = pv.facts().is_read_only;
             let (before, now) = (reported_rights(is_read_only, before), reported_rights(is_read_only, *allowed));
