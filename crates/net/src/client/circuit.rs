@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_reads_up_to_its_budget_and_says_whether_there_may_be_more() {
+    fn a_circuit_reads_up_to_its_budget_and_returns_whether_there_may_be_more() {
         let echo = [0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         for (budget, to_the_end, may_be_more, n_left) in [
             (0, true, true, 800),
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_whose_server_has_gone_is_closed_and_takes_no_channel_any_more() {
+    fn a_circuit_is_closed_when_its_server_disconnects_and_accepts_no_further_channel() {
         let (circuit, server) = connected();
         let mut state = lock(&circuit.state);
         drop(server);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_batches_follow_one_another_and_begin_anew_where_there_are_none_left() {
+    fn the_numbers_of_batches_are_consecutive_and_wrap_around() {
         let (circuit, _server) = connected();
         let mut state = lock(&circuit.state);
         let (start, end) = (requests::BATCH_NUMBERS.start, requests::BATCH_NUMBERS.end);

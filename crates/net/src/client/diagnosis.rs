@@ -160,9 +160,9 @@ impl Diagnosis {
     pub fn run(pv: &str, config: &ClientConfig, timeout: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
         let mut searched = probe_ports(config);
-        let (asked, known) = ask_name_servers(pv, config, timeout);
+        let (queried, known) = query_name_servers(pv, config, timeout);
         let found = search(pv, config, &mut searched, known, timeout)?;
-        searched.extend(asked);
+        searched.extend(queried);
         let waited = start.elapsed();
         let claims = found
             .into_iter()
@@ -210,11 +210,11 @@ fn probe_port(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocke
 type FoundServer = (SocketAddr, Duration);
 
 /// Asks each name server; returns the servers that they report for the name.
-fn ask_name_servers(pv: &str, config: &ClientConfig, timeout: Duration) -> (Vec<SearchedAddress>, Vec<FoundServer>) {
+fn query_name_servers(pv: &str, config: &ClientConfig, timeout: Duration) -> (Vec<SearchedAddress>, Vec<FoundServer>) {
     let (mut searched, mut found) = (Vec::new(), Vec::new());
     for address in config.name_servers.iter().filter_map(Host::resolved) {
         let start = Instant::now();
-        let outcome = match ask_name_server(pv, address, config, timeout) {
+        let outcome = match query_name_server(pv, address, config, timeout) {
             Ok(server) => {
                 found.extend(server.map(|server| (server, start.elapsed())));
                 SearchResult::Sent
@@ -228,7 +228,7 @@ fn ask_name_servers(pv: &str, config: &ClientConfig, timeout: Duration) -> (Vec<
 }
 
 /// Returns `None` if it does not know the name or does not reply.
-fn ask_name_server(
+fn query_name_server(
     pv: &str,
     address: SocketAddr,
     config: &ClientConfig,

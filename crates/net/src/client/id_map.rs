@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_follow_one_another_and_leave_out_those_whose_place_is_taken() {
+    fn numbers_are_consecutive_and_skip_those_whose_slot_is_taken() {
         let mut numbering: IdMap<Ioid, char> = IdMap::new(4);
         let first = numbering.insert('a');
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_numbers_while_their_places_become_more() {
+    fn values_keep_their_numbers_while_the_map_grows() {
         let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
 
         let numbers: Vec<Ioid> = (0..1000).map(|value| numbering.insert(value)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_out_leaves_room_for_others() {
+    fn slots_of_removed_values_are_reused() {
         let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
         let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
         let n_slots = numbering.slots.len();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_many_values_is_given_back_when_they_are_gone() {
+    fn the_memory_of_many_values_is_freed_when_they_are_removed() {
         let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
         let few: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
         assert!(few.into_iter().all(|number| numbering.remove(number).is_some()));

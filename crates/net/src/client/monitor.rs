@@ -291,7 +291,7 @@ impl MonitorCore {
             return Waiter::None;
         }
         state.is_closed = matches!(event, MonitorEvent::Closed);
-        state.n_merged += state.queue.enter(event, &self.options);
+        state.n_merged += state.queue.push(event, &self.options);
         if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::None } else { Waiter::Callback(self.clone()) };
@@ -304,7 +304,7 @@ impl MonitorCore {
 
     fn pop(&self) -> Option<MonitorEvent> {
         let mut state = lock(&self.state);
-        let event = state.queue.leave()?;
+        let event = state.queue.pop()?;
         state.n_delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
@@ -322,7 +322,7 @@ impl MonitorCore {
         let Some(mut callback) = state.callback.take() else { return };
         let mut n_left = state.queue.len();
         while n_left > 0 && !self.is_ended() {
-            let Some(event) = state.queue.leave() else { break };
+            let Some(event) = state.queue.pop() else { break };
             n_left -= usize::from(!matches!(event, MonitorEvent::Merged(_)));
             drop(state);
             let is_update = matches!(event, MonitorEvent::Update(_));

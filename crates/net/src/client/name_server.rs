@@ -84,7 +84,7 @@ impl NameServer {
     }
 
     /// Sends the searches of a datagram if the circuit is open and its buffer has space.
-    pub(super) fn ask(&self, searches: &[u8]) {
+    pub(super) fn send_searches(&self, searches: &[u8]) {
         let mut state = lock(&self.state);
         let Phase::Open(stream, machine) = &mut state.phase else { return };
         if machine.pending_bytes() < limit::NAME_SERVER_BYTES {

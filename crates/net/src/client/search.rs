@@ -173,7 +173,7 @@ impl Search {
             }
             None => {
                 state.searcher.add_after(cid, channel, pause, now);
-                self.ask(state, clock::now());
+                self.send_searches(state, clock::now());
                 state.held_until = pause.is_zero().then(|| now + limit::SEARCH_HOLD);
             }
         }
@@ -185,7 +185,7 @@ impl Search {
         let mut state = lock(&self.state);
         if let Some(until) = state.held_until.take() {
             let now = clock::now();
-            self.ask(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
+            self.send_searches(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
             self.call_in_time(&mut state);
         }
     }
@@ -217,7 +217,7 @@ impl Search {
     }
 
     /// Sends searches from a thread that has not read the socket.
-    fn ask(&self, state: &mut State, now: Now) {
+    fn send_searches(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
         state.searcher.ask(now, &mut datagrams);
         self.send(state, datagrams, now);
@@ -231,7 +231,7 @@ impl Search {
                 let sent = self.socket.send_to(&datagram.bytes, address);
                 is_in_doubt |= sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
             }
-            state.name_servers.iter().for_each(|server| server.ask(datagram.searches()));
+            state.name_servers.iter().for_each(|server| server.send_searches(datagram.searches()));
         }
         if is_in_doubt {
             state.addresses.refresh_soon(now.monotonic);
@@ -348,7 +348,7 @@ impl Search {
         }
         if is_reached {
             state.lost.retain(|lost| *lost != server);
-            // It has not been asked for any name yet.
+            // No name was sent to it yet.
             state.searcher.boost(now);
         }
         if is_lost && !state.lost.contains(&server) {
@@ -363,7 +363,7 @@ impl Search {
 }
 
 /// Whether two addresses belong to one server: both are addresses of this host, and the port is the same. A server that
-/// listens on all interfaces answers from each interface on which it was asked.
+/// listens on all interfaces replies from each interface on which it received the search.
 pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
     let is_here = |ip: IpAddr| interfaces::is_this_host(ip);
     one == other || (one.port() == other.port() && is_here(one.ip()) && is_here(other.ip()))
@@ -371,14 +371,14 @@ pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Passes claims to their channels; channels on one circuit together.
 fn forward_claims(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
-    claimed.retain(|(channel, claim)| !claim.is_first || channel.follows(claim.server));
+    claimed.retain(|(channel, claim)| !claim.is_first || channel.accepts_claim(claim.server));
     let is_alike = |(one, claim): &(Arc<ChannelCore>, Claim), (other, with): &(Arc<ChannelCore>, Claim)| {
         (claim.server, claim.is_first) == (with.server, with.is_first) && one.shares_circuits_with(other)
     };
     for alike in claimed.chunk_by(is_alike) {
         match alike {
-            [(first, Claim { server, is_first: true, .. }), ..] => first.claimed(*server, alike),
-            _ => alike.iter().for_each(|(channel, claim)| channel.claimed_too(claim.server)),
+            [(first, Claim { server, is_first: true, .. }), ..] => first.connect_claimed(*server, alike),
+            _ => alike.iter().for_each(|(channel, claim)| channel.report_duplicate(claim.server)),
         }
     }
 }

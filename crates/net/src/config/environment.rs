@@ -197,7 +197,7 @@ impl Variables<'_> {
         if !matches!(variable.format, ValueFormat::Seconds(_) | ValueFormat::Bytes(_)) {
             return None;
         }
-        let (asked, counts): (f64, f64) = (found.text.parse().ok()?, value?.parse().ok()?);
-        (asked < counts).then(|| format!("raised from {}", found.text))
+        let (set, used): (f64, f64) = (found.text.parse().ok()?, value?.parse().ok()?);
+        (set < used).then(|| format!("raised from {}", found.text))
     }
 }

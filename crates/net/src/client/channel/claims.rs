@@ -13,7 +13,7 @@ use crate::sync::lock;
 
 impl ChannelCore {
     /// A server has claimed the names of several channels that share a circuit, including this one.
-    pub(in crate::client) fn claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
+    pub(in crate::client) fn connect_claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
         // Opening a circuit fails if the system provides no socket now.
         let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
         if !is_asked {
@@ -22,7 +22,7 @@ impl ChannelCore {
     }
 
     /// Whether the channel accepts the claim of this server. If not, it is already found, or the search continues.
-    pub(in crate::client) fn follows(self: &Arc<Self>, server: SocketAddr) -> bool {
+    pub(in crate::client) fn accepts_claim(self: &Arc<Self>, server: SocketAddr) -> bool {
         let mut state = lock(&self.state);
         let State { phase, until_active, .. } = &mut *state;
         let pause = match phase {
@@ -74,7 +74,7 @@ impl ChannelCore {
     }
 
     /// A second server has claimed a name that is already in use; reports it to the user once.
-    pub(in crate::client) fn claimed_too(&self, ignored: SocketAddr) {
+    pub(in crate::client) fn report_duplicate(&self, ignored: SocketAddr) {
         let mut state = lock(&self.state);
         let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_that_come_to_nothing_have_pauses_that_double_up_to_a_longest() {
+    fn pauses_after_failed_claims_double_up_to_a_maximum() {
         let mut until = UntilActive::default();
         let server: SocketAddr = "10.0.0.1:5064".parse().unwrap();
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_said_is_kept_until_one_says_something_else() {
+    fn a_refusal_is_kept_until_another_refusal() {
         let mut until = UntilActive::default();
         let [one, other]: [SocketAddr; 2] = ["10.0.0.1:5064", "10.0.0.2:5064"].map(|text| text.parse().unwrap());
 

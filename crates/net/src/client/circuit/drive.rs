@@ -169,7 +169,7 @@ impl EventHandler for Circuit {
         let turn = match state.phase {
             Phase::Opening(until) => NextCall::At(until),
             Phase::Closed => NextCall::OnReady,
-            Phase::Open => self.open_turn(&mut state, now),
+            Phase::Open => self.serve_open(&mut state, now),
         };
         self.release(state);
         turn
@@ -177,7 +177,7 @@ impl EventHandler for Circuit {
 }
 
 impl Circuit {
-    fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
+    fn serve_open(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
         let has_waiting_caller = std::mem::take(&mut state.flush_is_requested);
         state.flush_is_timed = false;
         self.flush(state);

@@ -96,7 +96,7 @@ impl Circuit {
                         channel.set_rights(rights, afterwards);
                     }
                 }
-                Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
+                Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.channel_refused(state, cid),
                 Event::Complaint { about, status, text } => {
                     self.request_rejected(state, about, Refusal::Status { status, text });
                 }
@@ -124,7 +124,7 @@ impl Circuit {
         };
         let Some(kind) = native.kind() else {
             state.machine.clear(cid, sid);
-            return self.gone(state, cid);
+            return self.channel_refused(state, cid);
         };
         let server_channel = ServerChannel { sid, kind, count };
         let activated = channel.activated(self, server_channel, &mut state.afterwards);
@@ -144,7 +144,7 @@ impl Circuit {
     }
 
     /// The server does not serve this channel, or has deleted it.
-    fn gone(&self, state: &mut State, cid: Cid) {
+    fn channel_refused(&self, state: &mut State, cid: Cid) {
         self.lose(state, cid, Trouble::Refused(self.server, Refusal::Channel));
         self.close_if_unused(state);
     }

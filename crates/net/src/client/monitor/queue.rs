@@ -49,9 +49,9 @@ impl Queue {
 
     /// Adds an event; returns how many updates were merged or dropped for it.
     #[inline]
-    pub(super) fn enter(&mut self, event: MonitorEvent, options: &MonitorOptions) -> u64 {
+    pub(super) fn push(&mut self, event: MonitorEvent, options: &MonitorOptions) -> u64 {
         if self.first.is_some() {
-            return self.enter_behind(Queued { event, n_merged: 0 }, options);
+            return self.push_behind(Queued { event, n_merged: 0 }, options);
         }
         let first = self.first.insert(Queued { event, n_merged: 0 });
         self.n_updates += usize::from(first.is_update());
@@ -59,11 +59,11 @@ impl Queue {
         0
     }
 
-    fn enter_behind(&mut self, mut new: Queued, options: &MonitorOptions) -> u64 {
-        let mut n_given_up = 0;
+    fn push_behind(&mut self, mut new: Queued, options: &MonitorOptions) -> u64 {
+        let mut n_dropped = 0;
         if new.is_update() {
-            while self.is_full(new.bytes(), options) && self.give_up(&mut new, options.when_full) {
-                n_given_up += 1;
+            while self.is_full(new.bytes(), options) && self.drop_or_merge(&mut new, options.when_full) {
+                n_dropped += 1;
             }
         } else if self.len() - self.n_updates >= limit::CONNECTION_EVENTS
             && let Some(oldest) = self.first_of(false)
@@ -76,7 +76,7 @@ impl Queue {
             None => self.first = Some(new),
             Some(_) => self.rest.push_back(new),
         }
-        n_given_up
+        n_dropped
     }
 
     fn count(&mut self, new: &Queued) {
@@ -86,7 +86,7 @@ impl Queue {
 
     /// Removes the next event. An update into which others were merged is preceded by [`MonitorEvent::Merged`].
     #[inline]
-    pub(super) fn leave(&mut self) -> Option<MonitorEvent> {
+    pub(super) fn pop(&mut self) -> Option<MonitorEvent> {
         let first = self.first.as_mut()?;
         if first.n_merged > 0 {
             return Some(MonitorEvent::Merged(std::mem::take(&mut first.n_merged)));
@@ -111,7 +111,7 @@ impl Queue {
     }
 
     /// Drops or merges one update for `new`; returns false if none is queued.
-    fn give_up(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
+    fn drop_or_merge(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
         let index = match when_full {
             WhenFull::ReplaceLast => {
                 (0..self.len()).rev().find(|&index| self.get(index).is_some_and(Queued::is_update))
@@ -119,8 +119,8 @@ impl Queue {
             WhenFull::DropOldest => self.first_of(true),
         };
         let Some(index) = index else { return false };
-        let Some(given_up) = self.remove(index) else { return false };
-        let n_merged = given_up.n_merged + 1;
+        let Some(dropped) = self.remove(index) else { return false };
+        let n_merged = dropped.n_merged + 1;
         // The next update reports it.
         match self.first.iter_mut().chain(&mut self.rest).skip(index).find(|queued| queued.is_update()) {
             Some(next) => next.n_merged += n_merged,
@@ -173,7 +173,7 @@ mod tests {
 
     /// The events that the user receives until the queue is empty, as short text.
     fn taken(queue: &mut Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.leave())
+        std::iter::from_fn(|| queue.pop())
             .map(|event| match event {
                 MonitorEvent::Update(Reading { value: Value::Scalar(Scalar::I32(number)), .. }) => number.to_string(),
                 MonitorEvent::Update(reading) => format!("{} bytes", reading.value.len()),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_keeps_the_first_updates_and_the_newest_or_the_latest_ones_and_says_where_some_are_missing() {
+    fn a_full_queue_keeps_the_first_updates_and_the_newest_or_the_latest_and_marks_where_some_are_missing() {
         for (when_full, queue_max, expected) in [
             (WhenFull::ReplaceLast, 3, vec!["0", "1", "merged 7", "9"]),
             (WhenFull::DropOldest, 3, vec!["merged 7", "7", "8", "9"]),
@@ -195,17 +195,16 @@ mod tests {
         ] {
             let mut queue = Queue::default();
 
-            let n_given_up: u64 =
-                (0..10).map(|number| queue.enter(update(number), &options(queue_max, when_full))).sum();
+            let n_dropped: u64 = (0..10).map(|number| queue.push(update(number), &options(queue_max, when_full))).sum();
 
             let n_kept = queue.len();
             assert_eq!(taken(&mut queue), expected, "{when_full:?} {queue_max}");
-            assert_eq!((n_kept as u64 + n_given_up, queue.len()), (10, 0), "{when_full:?} {queue_max}");
+            assert_eq!((n_kept as u64 + n_dropped, queue.len()), (10, 0), "{when_full:?} {queue_max}");
         }
     }
 
     #[test]
-    fn events_of_the_connection_stay_in_their_place_among_updates_that_are_given_up() {
+    fn connection_events_keep_their_position_when_updates_are_dropped() {
         for (when_full, expected) in [
             (WhenFull::ReplaceLast, ["0", "Disconnected", "Responsive", "merged 2", "3"]),
             (WhenFull::DropOldest, ["Disconnected", "merged 2", "2", "Responsive", "3"]),
@@ -216,7 +215,7 @@ mod tests {
             for event in
                 [update(0), MonitorEvent::Disconnected, update(1), update(2), MonitorEvent::Responsive, update(3)]
             {
-                queue.enter(event, &options);
+                queue.push(event, &options);
             }
 
             assert_eq!(taken(&mut queue), expected, "{when_full:?}");
@@ -224,15 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn of_many_events_of_the_connection_the_newest_stay_beside_the_updates() {
+    fn the_newest_connection_events_are_kept_beside_the_updates() {
         let options = options(2, WhenFull::ReplaceLast);
         let mut queue = Queue::default();
-        queue.enter(update(0), &options);
+        queue.push(update(0), &options);
 
-        queue.enter(MonitorEvent::Disconnected, &options);
-        (0..limit::CONNECTION_EVENTS - 1).for_each(|_| assert_eq!(queue.enter(MonitorEvent::Responsive, &options), 0));
+        queue.push(MonitorEvent::Disconnected, &options);
+        (0..limit::CONNECTION_EVENTS - 1).for_each(|_| assert_eq!(queue.push(MonitorEvent::Responsive, &options), 0));
         assert_eq!(queue.len(), 1 + limit::CONNECTION_EVENTS);
-        queue.enter(MonitorEvent::Unresponsive, &options);
+        queue.push(MonitorEvent::Unresponsive, &options);
 
         let taken = taken(&mut queue);
         assert_eq!(taken.len(), 1 + limit::CONNECTION_EVENTS);
@@ -243,35 +242,35 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_wait_are_bounded_by_their_bytes_beside_one_that_is_larger_alone() {
+    fn queued_arrays_are_limited_by_bytes_except_for_a_single_larger_one() {
         let options = options(1000, WhenFull::DropOldest);
         let half = limit::MONITOR_QUEUE_BYTES / 2;
         let mut queue = Queue::default();
 
-        let given_up =
-            [half, half, 1, limit::MONITOR_QUEUE_BYTES + 1, 2].map(|n_bytes| queue.enter(image(n_bytes), &options));
+        let dropped =
+            [half, half, 1, limit::MONITOR_QUEUE_BYTES + 1, 2].map(|n_bytes| queue.push(image(n_bytes), &options));
 
-        assert_eq!(given_up, [0, 0, 1, 2, 1]);
+        assert_eq!(dropped, [0, 0, 1, 2, 1]);
         assert_eq!(taken(&mut queue), ["merged 4", "2 bytes"]);
         assert_eq!(
-            queue.enter(image(half), &options) + queue.enter(image(half), &options),
+            queue.push(image(half), &options) + queue.push(image(half), &options),
             0,
             "what was taken is free again"
         );
     }
 
     #[test]
-    fn a_queue_that_was_emptied_takes_events_in_their_order_again() {
+    fn an_emptied_queue_keeps_the_order_of_later_events() {
         let options = options(2, WhenFull::ReplaceLast);
         let mut queue = Queue::default();
-        queue.enter(MonitorEvent::Disconnected, &options);
-        queue.enter(update(1), &options);
+        queue.push(MonitorEvent::Disconnected, &options);
+        queue.push(update(1), &options);
         assert!(!queue.is_empty());
         assert_eq!(taken(&mut queue), ["Disconnected", "1"]);
         assert!(queue.is_empty());
 
         for number in 2..6 {
-            queue.enter(update(number), &options);
+            queue.push(update(number), &options);
         }
 
         assert_eq!(taken(&mut queue), ["2", "merged 2", "5"]);
