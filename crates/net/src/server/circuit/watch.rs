@@ -44,11 +44,9 @@ pub(super) fn send_watch(
 ) -> bool {
     watch.listener.start_reading();
     let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
-    let any = |wants: &dyn Fn(DbrType) -> bool| subscriptions.iter().any(|(_, subscription)| wants(subscription.dbr));
+    let may_need_meta = subscriptions.iter().any(|(_, subscription)| subscription.dbr.may_need_meta());
     // Queried before the ring is locked: a source may post while it holds a lock that this needs.
-    let facts = any(&DbrType::may_need_meta).then(|| pv.facts());
-    let needs_meta = facts.is_some_and(|facts| any(&|dbr| dbr.needs_meta(facts.kind)));
-    let meta_and_class = needs_meta.then(|| MetaAndClass::new(&**pv, any(&|dbr| dbr == DbrType::CLASS_NAME)));
+    let meta_and_class = if may_need_meta { MetaAndClass::of(&**pv, subscriptions) } else { None };
     let filled_by = pv.posts().with_ring(|ring| {
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
@@ -99,6 +97,15 @@ pub(super) struct MetaAndClass {
 }
 
 impl MetaAndClass {
+    /// What these subscriptions to a PV need; `None` if they need nothing of it.
+    #[inline(never)]
+    fn of(pv: &dyn Pv, subscriptions: &Slab<Subscription>) -> Option<MetaAndClass> {
+        let kind = pv.facts().kind;
+        let types = || subscriptions.iter().map(|(_, subscription)| subscription.dbr);
+        let needs_meta = types().any(|dbr| dbr.needs_meta(kind));
+        needs_meta.then(|| MetaAndClass::new(pv, types().any(|dbr| dbr == DbrType::CLASS_NAME)))
+    }
+
     pub(super) fn new(pv: &dyn Pv, needs_class: bool) -> MetaAndClass {
         MetaAndClass { meta: pv.meta(), class_name: needs_class.then(|| class_name(pv)) }
     }
