@@ -7,7 +7,7 @@ use fodo_data::EventMask;
 use serde_json::{Value as Json, json};
 
 use crate::process::{Process, restrict_to_loopback};
-use crate::server::Server;
+use crate::server::TestServer;
 use crate::{TestFailure, ours, place};
 
 /// Maximum time of any single operation.
@@ -50,7 +50,7 @@ impl ClientKind {
 
 /// How a client finds servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchMethod {
+pub enum NameSearch {
     /// It searches by UDP at the server's own address.
     Unicast,
     /// It searches by UDP broadcast.
@@ -132,7 +132,7 @@ pub trait Client {
 }
 
 /// Starts a client that finds this server by `way`.
-pub fn start(kind: ClientKind, server: &Server, way: SearchMethod) -> Result<Box<dyn Client>, TestFailure> {
+pub fn start(kind: ClientKind, server: &TestServer, way: NameSearch) -> Result<Box<dyn Client>, TestFailure> {
     let mut command = match kind {
         ClientKind::Fodo => return Ok(Box::new(ours::FodoClient::new(server.address(), way))),
         ClientKind::Aioca => python("aioca_client.py"),
@@ -142,11 +142,11 @@ pub fn start(kind: ClientKind, server: &Server, way: SearchMethod) -> Result<Box
     };
     restrict_to_loopback(&mut command, server.port);
     match way {
-        SearchMethod::Unicast => {}
-        SearchMethod::Broadcast => {
+        NameSearch::Unicast => {}
+        NameSearch::Broadcast => {
             command.env("EPICS_CA_ADDR_LIST", place::LOOPBACK_BROADCAST.to_string());
         }
-        SearchMethod::NameServer => {
+        NameSearch::NameServer => {
             command.env("EPICS_CA_SERVER_PORT", place::free_port().to_string());
             command.env("EPICS_CA_NAME_SERVERS", server.address().to_string());
         }

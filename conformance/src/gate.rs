@@ -33,7 +33,7 @@ pub struct Case {
     /// The records in it.
     pub records: Vec<RecordName>,
     /// The steps, in order.
-    pub steps: Vec<step::Step>,
+    pub steps: Vec<step::GateStep>,
 }
 
 /// The first step after which the two servers differ.

@@ -6,19 +6,19 @@
 use std::fmt::Write as _;
 
 use crate::TestFailure;
-use crate::client::{self, Client, ClientKind, SearchMethod};
+use crate::client::{self, Client, ClientKind, NameSearch};
 use crate::scenario::{self, life, search};
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerProgram, TestServer};
 
 /// The kind of a scenario, by what it needs.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// A client and a server.
-    Meet(fn(&mut dyn Client, &Server) -> Result<(), TestFailure>),
+    Meet(fn(&mut dyn Client, &TestServer) -> Result<(), TestFailure>),
     /// A client, and a server that the scenario restarts.
-    Restart(fn(&mut dyn Client, &mut Server) -> Result<(), TestFailure>),
+    Restart(fn(&mut dyn Client, &mut TestServer) -> Result<(), TestFailure>),
     /// A server; the scenario starts its own clients.
-    Find(fn(ClientKind, &Server) -> Result<(), TestFailure>),
+    Find(fn(ClientKind, &TestServer) -> Result<(), TestFailure>),
 }
 
 /// A scenario.
@@ -32,11 +32,11 @@ pub struct ScenarioRow {
 }
 
 /// Clients and servers for which a scenario is not possible, with the reason.
-pub struct Exception(&'static [ClientKind], &'static [ServerKind], &'static str);
+pub struct Exception(&'static [ClientKind], &'static [ServerProgram], &'static str);
 
 const ANY_CLIENT: &[ClientKind] = &ClientKind::ALL;
-const ANY_SERVER: &[ServerKind] = &ServerKind::ALL;
-const CAPROTO: &[ServerKind] = &[ServerKind::Caproto];
+const ANY_SERVER: &[ServerProgram] = &ServerProgram::ALL;
+const CAPROTO: &[ServerProgram] = &[ServerProgram::Caproto];
 
 /// All scenarios, in the order in which a pair runs them.
 pub const ROWS: &[ScenarioRow] = &[
@@ -132,7 +132,7 @@ pub const ROWS: &[ScenarioRow] = &[
             Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields"),
             Exception(
                 &[ClientKind::Pyepics],
-                &[ServerKind::SoftIoc, ServerKind::PythonSoftIoc],
+                &[ServerProgram::SoftIoc, ServerProgram::PythonSoftIoc],
                 "the client reports that a put has ended, not that it was refused",
             ),
         ],
@@ -159,16 +159,16 @@ pub const ROWS: &[ScenarioRow] = &[
 
 impl ScenarioRow {
     /// Why it is not possible for this pair; `None` if it is possible.
-    pub fn why_not(&self, client: ClientKind, server: ServerKind) -> Option<&'static str> {
+    pub fn why_not(&self, client: ClientKind, server: ServerProgram) -> Option<&'static str> {
         let excepts = |exception: &&Exception| exception.0.contains(&client) && exception.1.contains(&server);
         self.exceptions.iter().find(excepts).map(|exception| exception.2)
     }
 }
 
 /// Runs all scenarios that are possible for this pair, and reports every failure.
-pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), TestFailure> {
-    let mut server = Server::start(server_kind)?;
-    let mut client = client::start(client_kind, &server, SearchMethod::Unicast)?;
+pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerProgram) -> Result<(), TestFailure> {
+    let mut server = TestServer::start(server_kind)?;
+    let mut client = client::start(client_kind, &server, NameSearch::Unicast)?;
     let mut failures = Vec::new();
     for row in ROWS.iter().filter(|row| row.why_not(client_kind, server_kind).is_none()) {
         let done = match row.run {
@@ -179,7 +179,7 @@ pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerKind) -> Result
         if let Err(why) = done.and_then(|()| client.end_monitors()) {
             failures.push(format!("{}: {why}", row.title));
             // The next scenario must not be affected by this one.
-            client = client::start(client_kind, &server, SearchMethod::Unicast)?;
+            client = client::start(client_kind, &server, NameSearch::Unicast)?;
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
@@ -188,7 +188,7 @@ pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerKind) -> Result
 /// A table for each server, followed by the reasons for exceptions.
 pub fn page() -> String {
     let mut text = String::new();
-    for server in ServerKind::ALL {
+    for server in ServerProgram::ALL {
         let mut reasons: Vec<&str> = Vec::new();
         let clients = ClientKind::ALL.map(ClientKind::text).join(" | ");
         let _ = write!(text, "\n## {}\n\n| scenario | {clients} |\n|---|---|---|---|---|---|\n", server.text());

@@ -8,7 +8,7 @@ use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Text, Value};
 use fodo_net::{Channel, ClientConfig, Context, Detail, Host, Monitor, MonitorEvent, MonitorOptions, Request};
 use serde_json::{Value as Json, json};
 
-use crate::client::{ChannelProperties, Client, OPERATION_DURATION_MAX, Sample, SearchMethod, ValueForm, pattern};
+use crate::client::{ChannelProperties, Client, NameSearch, OPERATION_DURATION_MAX, Sample, ValueForm, pattern};
 use crate::{TestFailure, place};
 
 /// Longer values are compared with the pattern.
@@ -23,13 +23,13 @@ pub struct FodoClient {
 
 impl FodoClient {
     /// A client that finds only this server, by `way`.
-    pub fn new(server: SocketAddr, way: SearchMethod) -> FodoClient {
+    pub fn new(server: SocketAddr, way: NameSearch) -> FodoClient {
         let config = match way {
-            SearchMethod::Unicast => ClientConfig::with_addresses(vec![server]),
-            SearchMethod::Broadcast => {
+            NameSearch::Unicast => ClientConfig::with_addresses(vec![server]),
+            NameSearch::Broadcast => {
                 ClientConfig::with_addresses(vec![(place::LOOPBACK_BROADCAST, server.port()).into()])
             }
-            SearchMethod::NameServer => ClientConfig {
+            NameSearch::NameServer => ClientConfig {
                 name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
                 ..ClientConfig::with_addresses(Vec::new())
             },

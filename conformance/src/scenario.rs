@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::TestFailure;
 use crate::client::{Client, Sample, ValueForm, described};
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerProgram, TestServer};
 
 /// Maximum time until an expected update arrives.
 const UPDATE_DURATION_MAX: Duration = Duration::from_secs(30);
@@ -73,18 +73,18 @@ fn records() -> Vec<CommonRecord> {
 }
 
 /// The records that a server of this kind has.
-fn records_of(kind: ServerKind) -> Vec<CommonRecord> {
+fn records_of(kind: ServerProgram) -> Vec<CommonRecord> {
     let simple = ["wf_SHORT", "wf_LONG", "wf_FLOAT", "wf_DOUBLE"];
     let is_there = |record: &CommonRecord| match kind {
-        ServerKind::Fodo | ServerKind::SoftIoc => true,
-        ServerKind::Caproto => record.name != "calc" && (record.count == 1 || simple.contains(&record.name)),
-        ServerKind::PythonSoftIoc => record.count == 1 || simple.contains(&record.name),
+        ServerProgram::Fodo | ServerProgram::SoftIoc => true,
+        ServerProgram::Caproto => record.name != "calc" && (record.count == 1 || simple.contains(&record.name)),
+        ServerProgram::PythonSoftIoc => record.count == 1 || simple.contains(&record.name),
     };
     records().into_iter().filter(is_there).collect()
 }
 
 /// Connecting reports kind and count of every record; reading returns its value and its text.
-pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn every_record_is_read(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         let about = client.connect(&pv)?;
@@ -92,13 +92,13 @@ pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<
         expect(&pv, "count", &about.count, &record.count)?;
 
         // caproto's server does not support empty arrays.
-        let is_bare_array = record.count > 1 && server.kind == ServerKind::Caproto;
+        let is_bare_array = record.count > 1 && server.kind == ServerProgram::Caproto;
         if !is_bare_array {
             let sample = client.get(&pv, ValueForm::Value)?;
             expect_value(&pv, &sample, &record.value)?;
         }
         // Only records format numbers with their own precision.
-        if record.count == 1 && server.kind != ServerKind::Caproto {
+        if record.count == 1 && server.kind != ServerProgram::Caproto {
             expect(&pv, "text", &client.get(&pv, ValueForm::Text)?.value, &json!(record.text))?;
         }
     }
@@ -106,11 +106,12 @@ pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<
 }
 
 /// A value written with completion is read back, for every kind of record.
-pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn every_record_is_written(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         // pythonSoftIOC's In records reject puts, by design.
-        if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
+        if server.kind == ServerProgram::PythonSoftIoc
+            && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
         {
             continue;
         }
@@ -123,7 +124,7 @@ pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Resu
 }
 
 /// A monitor of every kind of record reports the present value, then every write, in order.
-pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn every_record_is_monitored(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
         let monitor = client.monitor(&pv)?;
@@ -132,7 +133,8 @@ pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Re
         if record.count == 1 {
             expect_value(&pv, &first[0], &client.get(&pv, ValueForm::Value)?.value)?;
         }
-        if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
+        if server.kind == ServerProgram::PythonSoftIoc
+            && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
         {
             continue;
         }
@@ -150,7 +152,7 @@ pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Re
 }
 
 /// States are reported with their labels, and are written by label or by index.
-pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for (name, labels) in [("bo", vec!["off", "on"]), ("mbbo", vec!["zero", "one", "two"])] {
         let pv = server.pv(name);
         let told = client.get(&pv, ValueForm::Control)?.labels.unwrap_or_default();
@@ -170,7 +172,7 @@ pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) 
 }
 
 /// Units, precision and limits are returned on request.
-pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("ai");
     let sample = client.get(&pv, ValueForm::Control)?;
 
@@ -186,7 +188,7 @@ pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Ser
 }
 
 /// A put with completion ends after the whole chain of records has processed.
-pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for n in 1..=20 {
         client.put(&server.pv("chain"), &json!(n), true)?;
         let last = client.get(&server.pv("chain:more"), ValueForm::Value)?;
@@ -196,7 +198,7 @@ pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Se
 }
 
 /// Limits raise alarms, and a monitor reports them with the value.
-pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("alarmed");
     let monitor = client.monitor(&pv)?;
     client.take(monitor, 1, UPDATE_DURATION_MAX)?;
@@ -212,7 +214,7 @@ pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> R
 }
 
 /// Fields of a record are channels, including menus and units.
-pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn fields_are_channels(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let field = |name: &str| server.pv(name);
 
     client.put(&field("ao"), &json!(-1.25), true)?;
@@ -235,7 +237,7 @@ pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(
 }
 
 /// A put without completion arrives as well, and puts of one client keep their order.
-pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("longout");
     for n in 1..=50 {
         client.put(&pv, &json!(n), false)?;
@@ -246,7 +248,7 @@ pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Se
 }
 
 /// An array of 4 MB is written, read back and monitored, every element as expected.
-pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("big");
     let monitor = client.monitor(&pv)?;
     client.take(monitor, 1, UPDATE_DURATION_MAX)?;
@@ -264,7 +266,7 @@ pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> 
 }
 
 /// Fifty counters at 10 Hz for ten seconds: no value is missing, duplicate or out of order, and time increases.
-pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let names: Vec<String> = (0..50).map(|n| server.pv(&format!("count{n:02}"))).collect();
     let monitors = names.iter().map(|name| client.monitor(name)).collect::<Result<Vec<_>, _>>()?;
 

@@ -13,7 +13,7 @@ const START_DURATION_MAX: Duration = Duration::from_secs(30);
 
 /// The program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerKind {
+pub enum ServerProgram {
     /// `fodo ioc`.
     Fodo,
     /// EPICS' softIoc, from the wheel `epicscorelibs`.
@@ -33,37 +33,37 @@ pub enum ListenOn {
     Everywhere,
 }
 
-impl ServerKind {
+impl ServerProgram {
     /// All servers.
-    pub const ALL: [ServerKind; 4] =
-        [ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto, ServerKind::PythonSoftIoc];
+    pub const ALL: [ServerProgram; 4] =
+        [ServerProgram::Fodo, ServerProgram::SoftIoc, ServerProgram::Caproto, ServerProgram::PythonSoftIoc];
 
     /// The name in the reference.
     pub fn text(self) -> &'static str {
         match self {
-            ServerKind::Fodo => "`fodo ioc`",
-            ServerKind::SoftIoc => "softIoc",
-            ServerKind::Caproto => "caproto",
-            ServerKind::PythonSoftIoc => "pythonSoftIOC",
+            ServerProgram::Fodo => "`fodo ioc`",
+            ServerProgram::SoftIoc => "softIoc",
+            ServerProgram::Caproto => "caproto",
+            ServerProgram::PythonSoftIoc => "pythonSoftIOC",
         }
     }
 
     /// Whether it serves all of `db/records.db`, with links, alarms and fields.
     pub fn serves_a_database(self) -> bool {
-        matches!(self, ServerKind::Fodo | ServerKind::SoftIoc)
+        matches!(self, ServerProgram::Fodo | ServerProgram::SoftIoc)
     }
 
     /// Whether it has calc records that count at 10 Hz.
     pub fn counts(self) -> bool {
-        self != ServerKind::Caproto
+        self != ServerProgram::Caproto
     }
 }
 
 /// A running server; it ends when dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct TestServer {
     /// The kind of server.
-    pub kind: ServerKind,
+    pub kind: ServerProgram,
     ears: ListenOn,
     /// The port for searches.
     pub port: u16,
@@ -81,33 +81,38 @@ struct Far {
     port: u16,
 }
 
-impl Server {
+impl TestServer {
     /// Starts the server with the common records and waits until it is ready.
-    pub fn start(kind: ServerKind) -> Result<Server, TestFailure> {
-        Server::start_with(kind, ListenOn::Loopback)
+    pub fn start(kind: ServerProgram) -> Result<TestServer, TestFailure> {
+        TestServer::start_with(kind, ListenOn::Loopback)
     }
 
     /// Starts a server that [serves a database](ServerKind::serves_a_database), on loopback with this database.
-    pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, TestFailure> {
-        Server::start_at(kind, ListenOn::Loopback, database.to_path_buf(), None)
+    pub fn start_on(kind: ServerProgram, database: &Path) -> Result<TestServer, TestFailure> {
+        TestServer::start_at(kind, ListenOn::Loopback, database.to_path_buf(), None)
     }
 
     /// The same; its links search for the names of `far`, whose prefix is the macro `$(FAR)`.
-    pub fn start_linked(kind: ServerKind, database: &Path, far: &Server) -> Result<Server, TestFailure> {
+    pub fn start_linked(kind: ServerProgram, database: &Path, far: &TestServer) -> Result<TestServer, TestFailure> {
         let far = Far { prefix: far.prefix.clone(), port: far.port };
-        Server::start_at(kind, ListenOn::Loopback, database.to_path_buf(), Some(far))
+        TestServer::start_at(kind, ListenOn::Loopback, database.to_path_buf(), Some(far))
     }
 
     /// The same with the common records, listening on these interfaces.
-    pub fn start_with(kind: ServerKind, ears: ListenOn) -> Result<Server, TestFailure> {
-        Server::start_at(kind, ears, place::database("records.db"), None)
+    pub fn start_with(kind: ServerProgram, ears: ListenOn) -> Result<TestServer, TestFailure> {
+        TestServer::start_at(kind, ears, place::database("records.db"), None)
     }
 
-    fn start_at(kind: ServerKind, ears: ListenOn, database: PathBuf, far: Option<Far>) -> Result<Server, TestFailure> {
+    fn start_at(
+        kind: ServerProgram,
+        ears: ListenOn,
+        database: PathBuf,
+        far: Option<Far>,
+    ) -> Result<TestServer, TestFailure> {
         let port = place::free_port();
         let prefix = place::prefix();
         let process = start(kind, ears, port, &prefix, &database, far.as_ref())?;
-        Ok(Server { kind, ears, port, prefix, database, far, process })
+        Ok(TestServer { kind, ears, port, prefix, database, far, process })
     }
 
     /// Kills the server and restarts it on the same port.
@@ -156,7 +161,7 @@ impl Server {
 }
 
 fn start(
-    kind: ServerKind,
+    kind: ServerProgram,
     ears: ListenOn,
     port: u16,
     prefix: &str,
@@ -176,29 +181,29 @@ fn start(
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
     }
     let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
-    let ready = if kind == ServerKind::Fodo { "fodo ioc: serving" } else { "ready" };
+    let ready = if kind == ServerProgram::Fodo { "fodo ioc: serving" } else { "ready" };
     process.wait_for_line_starting(ready, START_DURATION_MAX)?;
     Ok(process)
 }
 
-fn command(kind: ServerKind, ears: ListenOn, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
+fn command(kind: ServerProgram, ears: ListenOn, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
     let interface = match ears {
         ListenOn::Loopback => "127.0.0.1",
         ListenOn::Everywhere => "0.0.0.0",
     };
     let mut command = match kind {
-        ServerKind::Fodo => Command::new(place::program()),
+        ServerProgram::Fodo => Command::new(place::program()),
         _ => Command::new(place::python()),
     };
     let rights = place::database("rights.acf");
     match kind {
-        ServerKind::Fodo => {
+        ServerProgram::Fodo => {
             command.args(["ioc", "-m", macros, "-d"]).arg(database).arg("-a").arg(rights);
             command.args(["--interface", interface, "--port"]).arg(port.to_string())
         }
-        ServerKind::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(macros).arg(rights),
-        ServerKind::Caproto => command.arg(place::script("caproto_server.py")).args([prefix, interface]),
-        ServerKind::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix).arg(rights),
+        ServerProgram::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(macros).arg(rights),
+        ServerProgram::Caproto => command.arg(place::script("caproto_server.py")).args([prefix, interface]),
+        ServerProgram::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix).arg(rights),
     };
     command
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, prefix, program};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
 use rustix::process::Signal;
 
@@ -205,7 +205,7 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
 
 #[test]
 fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do() {
-    let server = Server::start(ServerKind::SoftIoc).unwrap();
+    let server = TestServer::start(ServerProgram::SoftIoc).unwrap();
     let longout = channel(server.address(), &server.pv("longout"));
     // The first client reads but does not take its updates; the second does not even read.
     let unread = longout.monitor(MonitorOptions::default());

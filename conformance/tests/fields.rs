@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use fodo_conformance::TestFailure;
-use fodo_conformance::client::{Client, SearchMethod, ValueForm};
+use fodo_conformance::client::{Client, NameSearch, ValueForm};
 use fodo_conformance::ours::FodoClient;
 use fodo_conformance::place::database;
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 
 /// One record of each type, and the type.
 const RECORDS: &[(&str, &str)] = &[
@@ -62,7 +62,7 @@ fn fields_of(record_type: &str) -> Vec<String> {
 }
 
 /// All properties of a field that a client sees, as text without the server's prefix.
-fn told(client: &mut FodoClient, server: &Server, field: &str) -> Result<String, TestFailure> {
+fn told(client: &mut FodoClient, server: &TestServer, field: &str) -> Result<String, TestFailure> {
     let pv = server.pv(field);
     let about = client.connect(&pv)?;
     let mut text = format!("{about:?}");
@@ -76,11 +76,10 @@ fn told(client: &mut FodoClient, server: &Server, field: &str) -> Result<String,
 
 #[test]
 fn every_field_is_told_as_softioc_tells_it() {
-    let (theirs, ours) = (Server::start(ServerKind::SoftIoc).unwrap(), Server::start(ServerKind::Fodo).unwrap());
-    let (mut at_theirs, mut at_ours) = (
-        FodoClient::new(theirs.address(), SearchMethod::Unicast),
-        FodoClient::new(ours.address(), SearchMethod::Unicast),
-    );
+    let (theirs, ours) =
+        (TestServer::start(ServerProgram::SoftIoc).unwrap(), TestServer::start(ServerProgram::Fodo).unwrap());
+    let (mut at_theirs, mut at_ours) =
+        (FodoClient::new(theirs.address(), NameSearch::Unicast), FodoClient::new(ours.address(), NameSearch::Unicast));
     let mut differences = Vec::new();
     let mut n_fields = 0;
 

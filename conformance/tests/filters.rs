@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::client::{Client, ClientKind, Sample, SearchMethod, ValueForm, start};
+use fodo_conformance::client::{Client, ClientKind, NameSearch, Sample, ValueForm, start};
 use fodo_conformance::ours::FodoClient;
 use fodo_conformance::place::{self, database, free_port, program, python, script};
 use fodo_conformance::process::{Process, restrict_to_loopback};
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 use fodo_net::{ClientConfig, Context, Error, ErrorKind, EventMask, Refusal};
 use serde_json::{Value as Json, json};
 
@@ -40,7 +40,7 @@ impl Side {
         let mut process = Process::start(if is_ours { "fodo ioc" } else { "softIoc" }, &mut command).unwrap();
         process.wait_for_line_starting(if is_ours { "fodo ioc: serving" } else { "ready" }, PATIENCE).unwrap();
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Side { _process: process, server, prefix, client: FodoClient::new(server, SearchMethod::Unicast) }
+        Side { _process: process, server, prefix, client: FodoClient::new(server, NameSearch::Unicast) }
     }
 
     fn pair(file: &str) -> [Side; 2] {
@@ -132,14 +132,14 @@ fn channels_with_filters_are_told_as_softioc_tells_them() {
 
 #[test]
 fn other_clients_get_what_ours_gets_of_channels_with_filters() {
-    let server = Server::start(ServerKind::Fodo).unwrap();
+    let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let wave = (server.pv("wf_LONG"), json!([5, 6, 7, 8]));
-    FodoClient::new(server.address(), SearchMethod::Unicast).put(&wave.0, &wave.1, true).unwrap();
+    FodoClient::new(server.address(), NameSearch::Unicast).put(&wave.0, &wave.1, true).unwrap();
 
     for kind in [ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto] {
-        let mut client = start(kind, &server, SearchMethod::Unicast).unwrap();
+        let mut client = start(kind, &server, NameSearch::Unicast).unwrap();
         // New channels each time, because filters have state.
-        let mut ours = FodoClient::new(server.address(), SearchMethod::Unicast);
+        let mut ours = FodoClient::new(server.address(), NameSearch::Unicast);
         // caproto parses these names itself, and supports neither JSON5 nor all filters.
         for name in [r#"ao.{"dbnd":{"abs":1}}"#, "wf_LONG.[1:2]", r#"wf_LONG.{"arr":{"s":-2}}"#] {
             let pv = server.pv(name);

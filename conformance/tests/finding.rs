@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fodo_conformance::TestFailure;
 use fodo_conformance::place::{database, free_port, own_folder, prefix, program, python, script};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 
 /// Maximum time of any step.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ fn pyepics_get(pv: &str) -> Command {
 
 #[test]
 fn libca_finds_fodo_through_it_as_a_name_server() {
-    let server = Server::start(ServerKind::Fodo).unwrap();
+    let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let mut served = pyepics_get(&server.pv("ao"));
     by_name_server_only(&mut served, server.port);
     let mut absent = pyepics_get(&server.pv("no:such"));
@@ -45,8 +45,8 @@ fn libca_finds_fodo_through_it_as_a_name_server() {
 
 #[test]
 fn fodo_finds_softioc_and_itself_through_them_as_name_servers() {
-    for kind in [ServerKind::SoftIoc, ServerKind::Fodo] {
-        let server = Server::start(kind).unwrap();
+    for kind in [ServerProgram::SoftIoc, ServerProgram::Fodo] {
+        let server = TestServer::start(kind).unwrap();
         let mut get = Command::new(program());
         get.args(["get", "--json", &server.pv("ao")]);
         by_name_server_only(&mut get, server.port);
@@ -86,7 +86,7 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
 
 #[test]
 fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
-    let server = Server::start(ServerKind::Fodo).unwrap();
+    let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let mut repeater = Command::new(program());
     repeater.args(["repeater", "--port", "0"]);
     restrict_to_loopback(&mut repeater, free_port());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
 use fodo_conformance::process::{Process, restrict_to_loopback};
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 use fodo_net::{ClientConfig, Context, Detail, Request, Scalar, Value};
 use rustix::process::Signal;
 
@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One server with a client.
 struct End {
-    server: Server,
+    server: TestServer,
     client: Context,
 }
 
 impl End {
-    fn new(server: Server) -> End {
+    fn new(server: TestServer) -> End {
         let client = Context::new(ClientConfig::with_addresses(vec![server.address()]));
         End { server, client }
     }
@@ -81,14 +81,14 @@ impl std::fmt::Display for Shown {
     }
 }
 
-fn pair(near: ServerKind, far: ServerKind) -> (End, End) {
-    let far = Server::start_on(far, &database("far.db")).unwrap();
-    let near = Server::start_linked(near, &database("near.db"), &far).unwrap();
+fn pair(near: ServerProgram, far: ServerProgram) -> (End, End) {
+    let far = TestServer::start_on(far, &database("far.db")).unwrap();
+    let near = TestServer::start_linked(near, &database("near.db"), &far).unwrap();
     (End::new(near), End::new(far))
 }
 
 /// Tests a pair of IOCs; the expected behaviour was observed with softIoc at both ends.
-fn links_do_what_base_does(near: ServerKind, far: ServerKind) {
+fn links_do_what_base_does(near: ServerProgram, far: ServerProgram) {
     let (near, mut far) = pair(near, far);
     inputs_follow(&near, &far);
     outputs_write(&near, &far);
@@ -182,22 +182,22 @@ fn a_restart_is_survived(near: &End, far: &mut End) {
 
 #[test]
 fn softioc_and_softioc() {
-    links_do_what_base_does(ServerKind::SoftIoc, ServerKind::SoftIoc);
+    links_do_what_base_does(ServerProgram::SoftIoc, ServerProgram::SoftIoc);
 }
 
 #[test]
 fn fodo_ioc_linked_to_softioc_is_as_softioc_would_be() {
-    links_do_what_base_does(ServerKind::Fodo, ServerKind::SoftIoc);
+    links_do_what_base_does(ServerProgram::Fodo, ServerProgram::SoftIoc);
 }
 
 #[test]
 fn softioc_linked_to_fodo_ioc_is_as_to_softioc() {
-    links_do_what_base_does(ServerKind::SoftIoc, ServerKind::Fodo);
+    links_do_what_base_does(ServerProgram::SoftIoc, ServerProgram::Fodo);
 }
 
 #[test]
 fn fodo_ioc_linked_to_fodo_ioc_is_as_softioc_would_be() {
-    links_do_what_base_does(ServerKind::Fodo, ServerKind::Fodo);
+    links_do_what_base_does(ServerProgram::Fodo, ServerProgram::Fodo);
 }
 
 /// A temporary database file; removed when dropped.
@@ -219,7 +219,7 @@ impl Drop for File {
 }
 
 /// The totals in the last line of `dbcar`.
-fn totals(near: &mut Server) -> Vec<u64> {
+fn totals(near: &mut TestServer) -> Vec<u64> {
     near.process().write_line("dbcar").unwrap();
     loop {
         let line = near.process().line(PATIENCE).unwrap();
@@ -244,8 +244,8 @@ fn a_server_that_takes_nothing_gets_the_newest_value_and_the_others_are_counted(
         "slow-far",
         r#"record(waveform, "$(P)array") { field(FTVL, "DOUBLE") field(NELM, "500000") } record(ao, "$(P)target") {}"#,
     );
-    let mut far = End::new(Server::start_on(ServerKind::SoftIoc, &far_file.0).unwrap());
-    let mut near = End::new(Server::start_linked(ServerKind::Fodo, &file.0, &far.server).unwrap());
+    let mut far = End::new(TestServer::start_on(ServerProgram::SoftIoc, &far_file.0).unwrap());
+    let mut near = End::new(TestServer::start_linked(ServerProgram::Fodo, &file.0, &far.server).unwrap());
     near.put("big", vec![0.5; 500_000]);
     let until = |what: &str, near: &mut End, is_so: &dyn Fn(&[u64]) -> bool| {
         let start = Instant::now();
@@ -278,8 +278,8 @@ fn row_58_ctrl_c_and_exit_end_an_ioc_with_links_under_way_at_once() {
            record(calcout, "$(P)slow") { field(CALC, "A") field(ODLY, "1000") }"#,
     );
     for ending in ["signal", "exit"] {
-        let mut far = End::new(Server::start_on(ServerKind::SoftIoc, &far_file.0).unwrap());
-        let mut near = End::new(Server::start_linked(ServerKind::Fodo, &file.0, &far.server).unwrap());
+        let mut far = End::new(TestServer::start_on(ServerProgram::SoftIoc, &far_file.0).unwrap());
+        let mut near = End::new(TestServer::start_linked(ServerProgram::Fodo, &file.0, &far.server).unwrap());
         let start = Instant::now();
         while totals(&mut near.server)[1] < 2 || near.text("n") == "0" {
             assert!(start.elapsed() < PATIENCE, "the links never connect");

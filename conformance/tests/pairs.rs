@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use fodo_conformance::client::ClientKind;
-use fodo_conformance::server::ServerKind;
+use fodo_conformance::server::ServerProgram;
 use fodo_conformance::{matrix, place};
 
-fn meet(client: ClientKind, server: ServerKind) {
+fn meet(client: ClientKind, server: ServerProgram) {
     if client == ClientKind::PsiCa && place::psi_ca().is_none() {
         return;
     }
@@ -21,12 +21,12 @@ macro_rules! pairs {
         $(
             #[test]
             fn $pair() {
-                meet(ClientKind::$client, ServerKind::$server);
+                meet(ClientKind::$client, ServerProgram::$server);
             }
         )*
 
         /// The tests above.
-        const PAIRS: &[(ClientKind, ServerKind)] = &[$((ClientKind::$client, ServerKind::$server)),*];
+        const PAIRS: &[(ClientKind, ServerProgram)] = &[$((ClientKind::$client, ServerProgram::$server)),*];
     };
 }
 
@@ -56,7 +56,7 @@ pairs! {
 
 #[test]
 fn every_pair_of_the_matrix_is_a_test_here() {
-    let pairs = ClientKind::ALL.iter().flat_map(|client| ServerKind::ALL.map(|server| (*client, server)));
+    let pairs = ClientKind::ALL.iter().flat_map(|client| ServerProgram::ALL.map(|server| (*client, server)));
 
     assert_eq!(pairs.collect::<Vec<_>>(), PAIRS);
 }

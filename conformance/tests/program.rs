@@ -7,7 +7,7 @@ use std::time::Duration;
 use fodo_conformance::TestFailure;
 use fodo_conformance::place::{free_port, own_folder, prefix, program};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
-use fodo_conformance::server::{Server, ServerKind};
+use fodo_conformance::server::{ServerProgram, TestServer};
 use rustix::process::Signal;
 
 /// Maximum time of a script in its own network.
@@ -71,7 +71,7 @@ fn two_iocs_at_once_on_one_host_are_both_found() {
 #[test]
 fn the_ioc_ends_cleanly_when_asked_to() {
     for signal in [Signal::INT, Signal::TERM] {
-        let server = Server::start(ServerKind::Fodo).unwrap();
+        let server = TestServer::start(ServerProgram::Fodo).unwrap();
         let status = server.stop(signal).unwrap();
         assert_eq!(status.code(), Some(0), "{signal:?}");
     }
@@ -79,7 +79,7 @@ fn the_ioc_ends_cleanly_when_asked_to() {
 
 #[test]
 fn get_put_and_monitor_work_on_softioc() {
-    let server = Server::start(ServerKind::SoftIoc).unwrap();
+    let server = TestServer::start(ServerProgram::SoftIoc).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(program());
         command.args(arguments);

@@ -73,7 +73,7 @@ enum LabCommand {
     List,
     /// Commands that read results.
     #[command(flatten)]
-    Results(report::verb::Verb),
+    Results(report::verb::ReportCommand),
     /// The laboratory's own worker processes.
     #[command(hide = true, subcommand)]
     Worker(WorkerCommand),

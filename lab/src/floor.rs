@@ -342,8 +342,10 @@ mod tests {
         let now = Now::for_test();
         let mut client = client::Circuit::new(&client_config(), now);
         let mut server = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now);
-        let (double, time) =
-            (DbrType::of(Kind::F64, fodo_ca::dbr::Level::Plain), DbrType::of(Kind::F64, fodo_ca::dbr::Level::Time));
+        let (double, time) = (
+            DbrType::of(Kind::F64, fodo_ca::dbr::AttributeLevel::Plain),
+            DbrType::of(Kind::F64, fodo_ca::dbr::AttributeLevel::Time),
+        );
         let (value, reading) = (Value::from(1.5), Reading::bare(Value::from(1.5)));
         let mut known = (client.pending_bytes(), server.pending_bytes());
         let mut grown = |client: &client::Circuit, server: &server::Circuit| {

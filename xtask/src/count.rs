@@ -101,7 +101,7 @@ fn count(root: &Path, valgrind: &Valgrind, compiler: String, recorded: Option<&C
 
 /// The instructions per operation: the first result within the tolerance of the recorded count, else the minimum of all
 /// tries.
-fn count_path(before: Option<u64>, run: impl Fn(u64) -> Result<Run, String>) -> Result<u64, String> {
+fn count_path(before: Option<u64>, run: impl Fn(u64) -> Result<CountedRun, String>) -> Result<u64, String> {
     let mut least = [u64::MAX; 2];
     let mut n = 0;
     for _ in 0..TRIES {
@@ -126,7 +126,7 @@ fn against(before: u64, now: u64) -> Ordering {
 }
 
 /// One run of one path.
-struct Run {
+struct CountedRun {
     n_instructions: u64,
     n_operations: u64,
 }
@@ -157,7 +157,7 @@ impl Valgrind {
         Ok(fetched())
     }
 
-    fn run(&self, root: &Path, program: &Path, path: &str, n_rounds: u64) -> Result<Run, String> {
+    fn run(&self, root: &Path, program: &Path, path: &str, n_rounds: u64) -> Result<CountedRun, String> {
         let mut command = Command::new(&self.program);
         command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
         command.args([path, &n_rounds.to_string()]).env("GLIBC_TUNABLES", TUNABLES);
@@ -165,16 +165,19 @@ impl Valgrind {
             command.env("VALGRIND_LIB", library);
         }
         let printed = output_of(root, &mut command)?;
-        Run::parse(&printed).ok_or_else(|| format!("{path}: no result from callgrind:\n{printed}"))
+        CountedRun::parse(&printed).ok_or_else(|| format!("{path}: no result from callgrind:\n{printed}"))
     }
 }
 
-impl Run {
+impl CountedRun {
     /// Parses the output of callgrind and of the program that it runs.
-    fn parse(printed: &str) -> Option<Run> {
+    fn parse(printed: &str) -> Option<CountedRun> {
         let collected = printed.lines().find_map(|line| line.split_once("Collected : "))?;
         let operations = printed.lines().find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
-        Some(Run { n_instructions: collected.1.trim().parse().ok()?, n_operations: operations.trim().parse().ok()? })
+        Some(CountedRun {
+            n_instructions: collected.1.trim().parse().ok()?,
+            n_operations: operations.trim().parse().ok()?,
+        })
     }
 }
 
@@ -273,7 +276,7 @@ mod tests {
         let disturbed = std::cell::Cell::new(1_000);
         let run = |n_rounds| {
             let n_instructions = 5_000 + n_rounds * 100 + if n_rounds == N_ROUNDS[1] { disturbed.take() } else { 0 };
-            Ok(Run { n_instructions, n_operations: n_rounds })
+            Ok(CountedRun { n_instructions, n_operations: n_rounds })
         };
 
         assert_eq!(count_path(Some(100), run), Ok(100));
@@ -300,9 +303,9 @@ mod tests {
         let printed = "==7== Callgrind, a call-graph generating cache profiler\n24000\n==7== Events    : Ir\n\
                        ==7== Collected : 1234567\n";
 
-        let run = Run::parse(printed).unwrap();
+        let run = CountedRun::parse(printed).unwrap();
 
         assert_eq!((run.n_instructions, run.n_operations), (1_234_567, 24_000));
-        assert!(Run::parse("==7== Events    : Ir\n24000\n").is_none());
+        assert!(CountedRun::parse("==7== Events    : Ir\n24000\n").is_none());
     }
 }

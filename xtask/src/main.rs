@@ -23,7 +23,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   test          runs every check required before a change is merged
   test quick    runs the checks for use while working: format, lints, unit tests, tidy
   tidy          checks the project's rules
-  tidy tighten  lowers the lengths in xtask/tidy-giants.txt to the current ones
+  tidy tighten  lowers the numbers in xtask/tidy-giants.txt and xtask/tidy-phrases.txt to the current ones
   tidy table    regenerates the table of dependencies in ARCHITECTURE.md
   peers         installs the peers, a Python environment and PSI's ca, unless they are present
   count         counts the instructions of the hot paths with callgrind and compares them with lab/counts.txt

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::differences::IntendedDifferences;
 use super::side::{FENCE_DATABASE, ServerSide, Stage};
-use super::step::Step;
+use super::step::GateStep;
 use super::{Case, Difference, GateFinding};
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerProgram, TestServer};
 use crate::{TestFailure, place};
 
 /// Maximum time for both to report the same after a step: CA links work asynchronously.
@@ -46,8 +46,8 @@ impl ServerPair {
         }
         let file = std::env::temp_dir().join(format!("{}gate.db", place::prefix().replace(':', "-")));
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        let theirs = ServerSide::new(Server::start_on(ServerKind::SoftIoc, &file)?)?;
-        let ours = ServerSide::new(Server::start_on(ServerKind::Fodo, &file)?)?;
+        let theirs = ServerSide::new(TestServer::start_on(ServerProgram::SoftIoc, &file)?)?;
+        let ours = ServerSide::new(TestServer::start_on(ServerProgram::Fodo, &file)?)?;
         Ok(ServerPair { theirs, ours, file })
     }
 
@@ -67,7 +67,7 @@ impl ServerPair {
                 Some(step) => self.step(&mut stages, step)?,
                 None => (String::new(), String::new()),
             };
-            let is_silent = matches!(step, Some(Step::Get(_) | Step::Request { .. }));
+            let is_silent = matches!(step, Some(GateStep::Get(_) | GateStep::Request { .. }));
             let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
             let mut differences = if is_compared { self.settle(case, &mut stages)? } else { Vec::new() };
             if told.0 != told.1 {
@@ -83,14 +83,14 @@ impl ServerPair {
     }
 
     /// Does one step on both, waits only once, and returns both results.
-    fn step(&mut self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), TestFailure> {
+    fn step(&mut self, stages: &mut (Stage, Stage), step: &GateStep) -> Result<(String, String), TestFailure> {
         stages.0.begin();
         stages.1.begin();
-        if let Step::Wait(_) = step {
+        if let GateStep::Wait(_) = step {
             let told = self.theirs.run(&mut stages.0, step)?;
             return Ok((told.clone(), told));
         }
-        if let Step::Acknowledge(..) | Step::Write(_) | Step::Request { .. } = step {
+        if let GateStep::Acknowledge(..) | GateStep::Write(_) | GateStep::Request { .. } = step {
             // It uses a separate circuit, and must not overtake earlier requests.
             self.theirs.fence()?;
             self.ours.fence()?;

@@ -7,7 +7,7 @@ use fodo_data::Kind;
 
 use super::domain::{Domain, EVENTS, HUGE, N_WHOLE, NUMBERS, OUT, WILD, domain};
 use super::raw::RequestMethod;
-use super::step::{Acknowledge, Argument, Step};
+use super::step::{AcknowledgeStep, Argument, GateStep};
 use super::{Case, RecordName, fields_of};
 
 /// The record types of random databases.
@@ -63,7 +63,7 @@ const FIELDS_SET_EVERY: u64 = 7;
 pub struct RandomCase {
     seed: u64,
     records: Vec<(RecordName, Vec<(String, String)>)>,
-    steps: Vec<Step>,
+    steps: Vec<GateStep>,
 }
 
 impl RandomCase {
@@ -81,7 +81,7 @@ impl RandomCase {
             (RecordName { name: format!("r{number}"), record_type }, fields)
         });
         let records: Vec<_> = records.collect();
-        let mut steps: Vec<Step> = records.iter().map(|(record, _)| Step::Watch(record.name.clone())).collect();
+        let mut steps: Vec<GateStep> = records.iter().map(|(record, _)| GateStep::Watch(record.name.clone())).collect();
         for _ in 0..STEPS {
             let (record, _) = dice.one_of(&records);
             steps.push(step(&mut dice, record));
@@ -148,15 +148,15 @@ impl RandomCase {
     }
 }
 
-fn is_about(step: &Step, record: &str) -> bool {
+fn is_about(step: &GateStep, record: &str) -> bool {
     match step {
-        Step::Watch(pv) => pv == record,
-        Step::Put(argument) | Step::Write(argument) | Step::Get(argument) => {
+        GateStep::Watch(pv) => pv == record,
+        GateStep::Put(argument) | GateStep::Write(argument) | GateStep::Get(argument) => {
             argument.pv.split('.').next() == Some(record)
         }
-        Step::Request { pv, .. } => pv.split('.').next() == Some(record),
-        Step::Acknowledge(pv, ..) => pv == record,
-        Step::Wait(_) => false,
+        GateStep::Request { pv, .. } => pv.split('.').next() == Some(record),
+        GateStep::Acknowledge(pv, ..) => pv == record,
+        GateStep::Wait(_) => false,
     }
 }
 
@@ -267,7 +267,7 @@ fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
 }
 
 /// A request for VAL or another field as any DBR type.
-fn request(dice: &mut Dice, record: &RecordName) -> Step {
+fn request(dice: &mut Dice, record: &RecordName) -> GateStep {
     let field = dice.one_of(&fields_of(&record.record_type)).clone();
     let is_value = dice.below(2) == 0;
     let pv = if is_value { record.name.clone() } else { format!("{}.{field}", record.name) };
@@ -277,25 +277,28 @@ fn request(dice: &mut Dice, record: &RecordName) -> Step {
         dbr if is_link(&field) && !is_value && dbr < 35 => dbr / 7 * 7,
         dbr => dbr,
     };
-    Step::Request { pv, way, dbr: DbrType(dbr), count: *dice.one_of(&[0, 1, 1, 2, 5]) }
+    let count = *dice.one_of(&[0, 1, 1, 2, 5]);
+    // softIoc returns several elements of a text as characters or states: see the page on differences.
+    let dbr = if count > 1 && [3, 4].contains(&(dbr % 7)) && dbr < 35 { dbr / 7 * 7 + 6 } else { dbr };
+    GateStep::Request { pv, way, dbr: DbrType(dbr), count }
 }
 
 /// A put that may be rejected is written without completion: softIoc processes a record even when it rejects a put with
 /// completion, and both servers would differ from then on.
-fn step(dice: &mut Dice, record: &RecordName) -> Step {
+fn step(dice: &mut Dice, record: &RecordName) -> GateStep {
     let name = &record.name;
     let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
     match dice.below(15) {
         11.. => request(dice, record),
         0 => {
-            let which = *dice.one_of(&[Acknowledge::Transient, Acknowledge::Severity]);
+            let which = *dice.one_of(&[AcknowledgeStep::Transient, AcknowledgeStep::Severity]);
             // Other values of ACKT are on the page on differences.
-            let n_numbers = if which == Acknowledge::Transient { 2 } else { 4 };
-            Step::Acknowledge(name.clone(), which, dice.below(n_numbers) as u16)
+            let n_numbers = if which == AcknowledgeStep::Transient { 2 } else { 4 };
+            GateStep::Acknowledge(name.clone(), which, dice.below(n_numbers) as u16)
         }
         1..4 => {
             let argument = Argument { pv: format!("{name}.PROC"), kind: Kind::Text, text: "1".into() };
-            if dice.below(2) == 0 { Step::Write(argument) } else { Step::Put(argument) }
+            if dice.below(2) == 0 { GateStep::Write(argument) } else { GateStep::Put(argument) }
         }
         // A put to VAL of a compress is stored where softIoc's ring happens to start, next to old memory contents.
         4..7 if record.record_type != "compress" => {
@@ -312,18 +315,29 @@ fn step(dice: &mut Dice, record: &RecordName) -> Step {
                 }
                 _ => number(dice).to_string(),
             };
-            Step::Write(Argument { pv: name.clone(), kind, text })
+            GateStep::Write(Argument { pv: name.clone(), kind, text })
         }
         _ => {
             let fields = fields_of(&record.record_type);
             loop {
                 let field = dice.one_of(&fields).clone();
+                if is_on_the_page_on_differences(&record.record_type, &field) {
+                    continue;
+                }
                 if let Some(text) = value(dice, &record.record_type, &field, SetBy::Put) {
-                    return Step::Write(Argument { pv: format!("{name}.{field}"), kind: Kind::Text, text });
+                    return GateStep::Write(Argument { pv: format!("{name}.{field}"), kind: Kind::Text, text });
                 }
             }
         }
     }
+}
+
+/// Whether both servers treat a put to this field differently: a link or constant for an input of a calcout, and the
+/// disabling of a record with a long text.
+fn is_on_the_page_on_differences(record_type: &str, field: &str) -> bool {
+    const OWN_MEMORY: [&str; 3] = ["lsi", "lso", "printf"];
+    record_type == "calcout" && field.starts_with("INP")
+        || OWN_MEMORY.contains(&record_type) && ["SDIS", "DISA", "DISV"].contains(&field)
 }
 
 /// A number; one in eight exceeds the range of some kinds.

@@ -17,7 +17,7 @@
 
 use std::path::Path;
 
-use super::step::Step;
+use super::step::GateStep;
 use super::{Case, RecordName};
 use crate::{TestFailure, place};
 
@@ -41,7 +41,7 @@ fn read(path: &Path) -> Result<Case, TestFailure> {
 pub fn parse(name: &str, text: &str) -> Result<Case, TestFailure> {
     let (database, steps) = text.split_once("---\n").ok_or("missing line `---`")?;
     let lines = steps.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let steps = lines.map(Step::parse).collect::<Result<_, _>>()?;
+    let steps = lines.map(GateStep::parse).collect::<Result<_, _>>()?;
     let records = database.lines().filter_map(record).collect();
     Ok(Case { name: name.to_string(), database: database.to_string(), records, steps })
 }
@@ -62,7 +62,7 @@ mod tests {
         let case = parse("levels", "record(ai, \"$(P)a\") {}\n---\n# up\n\nput a 6\n").unwrap();
 
         assert_eq!(case.records, [RecordName { name: "a".into(), record_type: "ai".into() }]);
-        assert_eq!(case.steps, [Step::parse("put a 6").unwrap()]);
+        assert_eq!(case.steps, [GateStep::parse("put a 6").unwrap()]);
         assert!(parse("levels", "record(ai, \"$(P)a\") {}\n").is_err());
     }
 }

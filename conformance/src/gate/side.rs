@@ -9,11 +9,11 @@ use fodo_net::{
     Channel, ClientConfig, Context, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Request, many,
 };
 
-use super::step::{Acknowledge, Argument, Step, value_of};
+use super::step::{AcknowledgeStep, Argument, GateStep, value_of};
 use super::{Case, fields_of, raw};
 use crate::TestFailure;
 use crate::client::OPERATION_DURATION_MAX;
-use crate::server::Server;
+use crate::server::TestServer;
 
 /// Maximum number of events kept per subscription.
 const EVENTS_MAX: usize = 1024;
@@ -34,7 +34,7 @@ pub const FENCE_DATABASE: &str = "record(longout, \"gate:fence\") {}\n";
 
 /// A server and its client.
 pub struct ServerSide {
-    server: Server,
+    server: TestServer,
     context: Context,
     fence: Channel,
     fence_events: Monitor,
@@ -60,7 +60,7 @@ struct Watched {
 
 impl ServerSide {
     /// Connects to a running server.
-    pub fn new(server: Server) -> Result<ServerSide, TestFailure> {
+    pub fn new(server: TestServer) -> Result<ServerSide, TestFailure> {
         let context = Context::new(ClientConfig::with_addresses(vec![server.address()]));
         let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
         fence.connect_timeout(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
@@ -98,13 +98,13 @@ impl ServerSide {
     }
 
     /// Does one step, and returns the result that the client sees.
-    pub fn run(&self, stage: &mut Stage, step: &Step) -> Result<String, TestFailure> {
+    pub fn run(&self, stage: &mut Stage, step: &GateStep) -> Result<String, TestFailure> {
         let channel = |pv: &str| {
             let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
             channel.map_err(|error| error.to_string())
         };
         match step {
-            Step::Watch(pv) => {
+            GateStep::Watch(pv) => {
                 let channel = channel(pv)?;
                 let record = pv.split('.').next().unwrap_or_default();
                 let sizes = ["NELM", "NSAM"].map(|size| format!("{record}.{size}"));
@@ -117,15 +117,15 @@ impl ServerSide {
                 }
                 Ok(String::new())
             }
-            Step::Put(Argument { pv, kind, text }) => {
+            GateStep::Put(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
                 Ok(outcome(channel(pv)?.put_timeout(value, OPERATION_DURATION_MAX)))
             }
-            Step::Write(Argument { pv, kind, text }) => {
+            GateStep::Write(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
                 raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr::put_type(&value), value)
             }
-            Step::Get(Argument { pv, kind, text }) => {
+            GateStep::Get(Argument { pv, kind, text }) => {
                 let count = text.parse().unwrap_or_default();
                 let request = Request { kind: Some(*kind), count, ..Request::default() };
                 match channel(pv)?.get_with_timeout(request, OPERATION_DURATION_MAX) {
@@ -133,20 +133,20 @@ impl ServerSide {
                     Err(error) => Ok(outcome(Err(error))),
                 }
             }
-            Step::Request { pv, way, dbr, count } => {
+            GateStep::Request { pv, way, dbr, count } => {
                 let show = |reading: &Reading| described(reading, &stage.prefix);
                 raw::read(self.server.address(), &format!("{}{pv}", stage.prefix), *way, *dbr, *count, &show)
             }
-            Step::Acknowledge(pv, which, number) => {
+            GateStep::Acknowledge(pv, which, number) => {
                 let dbr = match which {
-                    Acknowledge::Transient => DbrType::PUT_ACKT,
-                    Acknowledge::Severity => DbrType::PUT_ACKS,
+                    AcknowledgeStep::Transient => DbrType::PUT_ACKT,
+                    AcknowledgeStep::Severity => DbrType::PUT_ACKS,
                 };
                 // Without completion, which would wait for an active record.
                 let value = Value::Scalar(Scalar::Enum(*number));
                 raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr, value)
             }
-            Step::Wait(seconds) => {
+            GateStep::Wait(seconds) => {
                 // The step is about elapsed time.
                 std::thread::sleep(Duration::from_secs_f64(*seconds));
                 Ok(String::new())

@@ -8,7 +8,7 @@ use crate::TestFailure;
 
 /// The acknowledgement field to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledge {
+pub enum AcknowledgeStep {
     /// ACKT: whether alarms that have cleared by themselves must still be acknowledged.
     Transient,
     /// ACKS: up to which severity alarms are acknowledged.
@@ -18,7 +18,7 @@ pub enum Acknowledge {
 /// One step. Names are those of records and fields, without the prefix.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the field names are self-explanatory")]
-pub enum Step {
+pub enum GateStep {
     /// Compares the events of a field from now on, for each of the four masks.
     Watch(String),
     /// Writes, and waits until processing has ended.
@@ -31,7 +31,7 @@ pub enum Step {
     /// elements.
     Request { pv: String, way: RequestMethod, dbr: DbrType, count: u32 },
     /// Acknowledges alarms: ACKT or ACKS, and the number to write.
-    Acknowledge(String, Acknowledge, u16),
+    Acknowledge(String, AcknowledgeStep, u16),
     /// Waits, for both servers at once.
     Wait(f64),
 }
@@ -58,39 +58,39 @@ const KINDS: [(&str, Kind); 7] = [
     ("double", Kind::F64),
 ];
 
-impl Step {
+impl GateStep {
     /// Parses `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND
     /// [COUNT]`, `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER`
     /// or `wait SECONDS`.
-    pub fn parse(line: &str) -> Result<Step, TestFailure> {
+    pub fn parse(line: &str) -> Result<GateStep, TestFailure> {
         let unknown = || format!("unknown step \"{line}\"");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
         let (pv, argument) = rest.split_once(' ').unwrap_or((rest, ""));
         let (kind, text) = typed(argument).unwrap_or((Kind::Text, argument));
         let argument = Argument { pv: pv.to_string(), kind, text: text.to_string() };
         match verb {
-            "watch" => Ok(Step::Watch(argument.pv)),
-            "put" => Ok(Step::Put(argument)),
-            "write" => Ok(Step::Write(argument)),
-            "process" => Ok(Step::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
-            "get" => Ok(Step::Get(argument)),
+            "watch" => Ok(GateStep::Watch(argument.pv)),
+            "put" => Ok(GateStep::Put(argument)),
+            "write" => Ok(GateStep::Write(argument)),
+            "process" => Ok(GateStep::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
+            "get" => Ok(GateStep::Get(argument)),
             "read" | "subscribe" => {
                 let way = if verb == "read" { RequestMethod::Read } else { RequestMethod::Subscribe };
                 let (dbr, count) = argument.text.split_once(' ').ok_or_else(unknown)?;
                 let dbr = DbrType(dbr.parse().map_err(|_| unknown())?);
                 let count = count.parse().map_err(|_| unknown())?;
-                Ok(Step::Request { pv: argument.pv, way, dbr, count })
+                Ok(GateStep::Request { pv: argument.pv, way, dbr, count })
             }
             "ackt" | "acks" => {
-                let which = if verb == "ackt" { Acknowledge::Transient } else { Acknowledge::Severity };
-                Ok(Step::Acknowledge(argument.pv, which, argument.text.parse().map_err(|_| unknown())?))
+                let which = if verb == "ackt" { AcknowledgeStep::Transient } else { AcknowledgeStep::Severity };
+                Ok(GateStep::Acknowledge(argument.pv, which, argument.text.parse().map_err(|_| unknown())?))
             }
-            "wait" => Ok(Step::Wait(rest.parse().map_err(|_| unknown())?)),
+            "wait" => Ok(GateStep::Wait(rest.parse().map_err(|_| unknown())?)),
             _ => Err(unknown()),
         }
     }
 
-    /// The line that [`Step::parse`] parses.
+    /// The line that [`GateStep::parse`] parses.
     pub fn text(&self) -> String {
         let written = |verb: &str, Argument { pv, kind, text }: &Argument| match kind {
             Kind::Text => format!("{verb} {pv} {text}"),
@@ -100,17 +100,17 @@ impl Step {
             }
         };
         match self {
-            Step::Watch(pv) => format!("watch {pv}"),
-            Step::Put(argument) => written("put", argument),
-            Step::Write(argument) => written("write", argument),
-            Step::Get(argument) => written("get", argument),
-            Step::Request { pv, way: RequestMethod::Read, dbr, count } => format!("read {pv} {} {count}", dbr.0),
-            Step::Request { pv, way: RequestMethod::Subscribe, dbr, count } => {
+            GateStep::Watch(pv) => format!("watch {pv}"),
+            GateStep::Put(argument) => written("put", argument),
+            GateStep::Write(argument) => written("write", argument),
+            GateStep::Get(argument) => written("get", argument),
+            GateStep::Request { pv, way: RequestMethod::Read, dbr, count } => format!("read {pv} {} {count}", dbr.0),
+            GateStep::Request { pv, way: RequestMethod::Subscribe, dbr, count } => {
                 format!("subscribe {pv} {} {count}", dbr.0)
             }
-            Step::Acknowledge(pv, Acknowledge::Transient, number) => format!("ackt {pv} {number}"),
-            Step::Acknowledge(pv, Acknowledge::Severity, number) => format!("acks {pv} {number}"),
-            Step::Wait(seconds) => format!("wait {seconds}"),
+            GateStep::Acknowledge(pv, AcknowledgeStep::Transient, number) => format!("ackt {pv} {number}"),
+            GateStep::Acknowledge(pv, AcknowledgeStep::Severity, number) => format!("acks {pv} {number}"),
+            GateStep::Wait(seconds) => format!("wait {seconds}"),
         }
     }
 }
@@ -149,8 +149,8 @@ mod tests {
             "acks r 2",
             "wait 0.5",
         ] {
-            assert_eq!(Step::parse(line).map(|step| step.text()), Ok(line.to_string()));
+            assert_eq!(GateStep::parse(line).map(|step| step.text()), Ok(line.to_string()));
         }
-        assert!(Step::parse("shout r").is_err());
+        assert!(GateStep::parse("shout r").is_err());
     }
 }

@@ -9,13 +9,13 @@ use serde_json::{Value as Json, json};
 use super::{UPDATE_DURATION_MAX, expect, expect_value};
 use crate::TestFailure;
 use crate::client::{Client, ValueForm};
-use crate::server::{Server, ServerKind};
+use crate::server::{ServerProgram, TestServer};
 
 /// Maximum time until a value is correct.
 const SETTLED_DURATION_MAX: Duration = Duration::from_secs(30);
 
 /// Monitors of VALUE and of LOG follow their own deadbands: 1 and 5.
-pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(-100.0), true)?;
     client.put(&pv, &json!(0.0), true)?;
@@ -34,7 +34,7 @@ pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &
 }
 
 /// A monitor of ALARM reports changes of severity only, one of PROPERTY changes of units only.
-pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(0.0), true)?;
     client.put(&server.pv("masked.EGU"), &json!("V"), true)?;
@@ -64,7 +64,7 @@ fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]
 }
 
 /// An array has as many elements as the last put, whether more or fewer than before.
-pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("wf_DOUBLE");
     client.put(&pv, &json!([0.5, 0.5]), true)?;
     let monitor = client.monitor(&pv)?;
@@ -82,7 +82,7 @@ pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Resul
 }
 
 /// With `$` after the name a string is an array of characters, for reading and writing.
-pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let (plain, long) = (server.pv("stringout"), server.pv("stringout.VAL$"));
     let longest = "all thirty-nine letters of one string..";
 
@@ -98,7 +98,7 @@ pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) 
 }
 
 /// A put with completion ends after work that takes 0.3 s.
-pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let (pv, done) = (server.pv("slow"), server.pv("slow:done"));
     for n in 1..=3 {
         client.put(&pv, &json!(n), true)?;
@@ -108,7 +108,7 @@ pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &S
 }
 
 /// A PV that this user may not write is reported as not writable, can be read, and rejects puts.
-pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("locked");
     expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
     let open = server.pv("longout");
@@ -120,10 +120,10 @@ pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Res
 }
 
 /// A field that is not writable rejects puts and keeps its value.
-pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Server) -> Result<(), TestFailure> {
+pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("ao.RTYP");
     // EPICS' server reports it as writable, and rejects each put.
-    if server.kind == ServerKind::Fodo {
+    if server.kind == ServerProgram::Fodo {
         expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
     }
 
@@ -141,7 +141,7 @@ fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), Tes
 }
 
 /// After a server was killed and restarted, monitors, gets and puts work again.
-pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Server) -> Result<(), TestFailure> {
+pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("ao");
     client.put(&pv, &json!(4.5), true)?;
     let monitor = client.monitor(&pv)?;

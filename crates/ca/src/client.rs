@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
 
-use crate::dbr::{self, DbrType, Level, MalformedPayload};
+use crate::dbr::{self, AttributeLevel, DbrType, MalformedPayload};
 use crate::eca::Eca;
 use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -365,7 +365,7 @@ impl<L: Listener> Dispatcher<'_, L> {
             }
             Answer::CreateChan { dbr, count, cid, sid } => {
                 self.inner.n_creating = self.inner.n_creating.saturating_sub(1);
-                if dbr.level() != Some(Level::Plain) {
+                if dbr.level() != Some(AttributeLevel::Plain) {
                     return self.close("channel confirmed with an invalid type");
                 }
                 if self.inner.server_minor < MINOR_COUNT_ZERO {

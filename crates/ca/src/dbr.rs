@@ -16,7 +16,7 @@ pub struct DbrType(pub u16);
 
 /// The metadata around the value in types 0 to 34.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Level {
+pub enum AttributeLevel {
     /// The value alone (0 to 6).
     Plain,
     /// With alarm (7 to 13).
@@ -29,12 +29,12 @@ pub enum Level {
     Control,
 }
 
-const LEVELS: [(Level, &str); 5] = [
-    (Level::Plain, ""),
-    (Level::Status, "STS_"),
-    (Level::Time, "TIME_"),
-    (Level::Graphic, "GR_"),
-    (Level::Control, "CTRL_"),
+const LEVELS: [(AttributeLevel, &str); 5] = [
+    (AttributeLevel::Plain, ""),
+    (AttributeLevel::Status, "STS_"),
+    (AttributeLevel::Time, "TIME_"),
+    (AttributeLevel::Graphic, "GR_"),
+    (AttributeLevel::Control, "CTRL_"),
 ];
 
 /// A basic type: name, kind, bytes per element, and the offset of the value at each level.
@@ -73,7 +73,7 @@ struct TypeInfo {
     prefix: &'static str,
     name: &'static str,
     kind: Kind,
-    level: Option<Level>,
+    level: Option<AttributeLevel>,
     /// The offset of the value in the payload.
     offset: usize,
     /// Bytes per element.
@@ -104,9 +104,9 @@ const ROWS: [TypeInfo; 39] = {
     rows
 };
 
-const fn needing_meta(kind: Kind, level: Level) -> u16 {
+const fn needing_meta(kind: Kind, level: AttributeLevel) -> u16 {
     match (level, kind) {
-        (Level::Graphic | Level::Control, _) => u16::MAX,
+        (AttributeLevel::Graphic | AttributeLevel::Control, _) => u16::MAX,
         // Conversion to text needs the precision and the state names.
         (_, Kind::Text) => 1 << Kind::F32 as u16 | 1 << Kind::F64 as u16 | 1 << Kind::Enum as u16,
         (_, Kind::Enum) => 1 << Kind::Text as u16,
@@ -132,7 +132,7 @@ impl DbrType {
     pub const CLASS_NAME: DbrType = DbrType(38);
 
     /// The type for elements of `kind` (widened where CA has no such kind) at `level`.
-    pub fn of(kind: Kind, level: Level) -> DbrType {
+    pub fn of(kind: Kind, level: AttributeLevel) -> DbrType {
         let basic = match kind {
             Kind::Text => 0,
             Kind::I16 => 1,
@@ -152,7 +152,7 @@ impl DbrType {
 
     /// The level; `None` above 34.
     #[inline]
-    pub fn level(self) -> Option<Level> {
+    pub fn level(self) -> Option<AttributeLevel> {
         self.row()?.level
     }
 
@@ -220,8 +220,8 @@ pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
         out.extend_from_slice(&alarm(reading));
     }
     match dbr.level() {
-        Some(Level::Time) => out.extend_from_slice(&time(reading)),
-        Some(Level::Graphic | Level::Control) => {
+        Some(AttributeLevel::Time) => out.extend_from_slice(&time(reading)),
+        Some(AttributeLevel::Graphic | AttributeLevel::Control) => {
             let empty = Meta::default();
             encode_meta(dbr, reading.meta.as_deref().unwrap_or(&empty), out);
         }
@@ -263,7 +263,7 @@ fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
     let (display, alarm, warning, control) = (meta.display, meta.alarm, meta.warning, meta.control);
     let shown = [display.high, display.low, alarm.high, warning.high, warning.low, alarm.low];
     let controlled = [control.high, control.low];
-    let n_controlled = if dbr.level() == Some(Level::Control) { 2 } else { 0 };
+    let n_controlled = if dbr.level() == Some(AttributeLevel::Control) { 2 } else { 0 };
     for &limit in shown.iter().chain(&controlled[..n_controlled]) {
         // Base converts integer limits through 32 bits, and non-finite limits to 0.
         let whole = || Scalar::F64(if limit.is_finite() { limit } else { 0.0 });
@@ -428,13 +428,13 @@ pub fn encode_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [
         _ => return None,
     };
     match row.level? {
-        Level::Plain => {}
-        Level::Status => payload[..4].copy_from_slice(&alarm(reading)),
-        Level::Time => {
+        AttributeLevel::Plain => {}
+        AttributeLevel::Status => payload[..4].copy_from_slice(&alarm(reading)),
+        AttributeLevel::Time => {
             payload[..4].copy_from_slice(&alarm(reading));
             payload[4..12].copy_from_slice(&time(reading));
         }
-        Level::Graphic | Level::Control => return None,
+        AttributeLevel::Graphic | AttributeLevel::Control => return None,
     }
     payload.get_mut(row.offset..)?.first_chunk_mut().map(|place| *place = number.to_be_bytes())?;
     Some(padded(row.offset + row.bytes))
@@ -518,11 +518,11 @@ fn take_head(row: &TypeInfo, take: &mut PayloadReader) -> Option<(Alarm, TimeSta
     alarm.status = Status((status_and_severity >> 16) as u16);
     alarm.severity = Severity::from_code(status_and_severity as u16);
     match row.level {
-        Some(Level::Time) => {
+        Some(AttributeLevel::Time) => {
             let seconds_and_nanos = take.u64()?;
             time = TimeStamp::from_epics((seconds_and_nanos >> 32) as u32, seconds_and_nanos as u32);
         }
-        Some(level @ (Level::Graphic | Level::Control)) if row.kind != Kind::Text => {
+        Some(level @ (AttributeLevel::Graphic | AttributeLevel::Control)) if row.kind != Kind::Text => {
             meta = Some(take_meta(row.kind, level, take)?.into());
         }
         None => {
@@ -536,7 +536,7 @@ fn take_head(row: &TypeInfo, take: &mut PayloadReader) -> Option<(Alarm, TimeSta
 }
 
 #[cold]
-fn take_meta(kind: Kind, level: Level, take: &mut PayloadReader) -> Option<Meta> {
+fn take_meta(kind: Kind, level: AttributeLevel, take: &mut PayloadReader) -> Option<Meta> {
     let mut meta = Meta::default();
     if kind == Kind::Enum {
         let n_labels = usize::from(take.u16()?).min(LABELS.0);
@@ -557,7 +557,7 @@ fn take_meta(kind: Kind, level: Level, take: &mut PayloadReader) -> Option<Meta>
     meta.warning.high = limit()?;
     meta.warning.low = limit()?;
     meta.alarm.low = limit()?;
-    if level == Level::Control {
+    if level == AttributeLevel::Control {
         let high = limit()?;
         meta.control = Limits { high, low: limit()? };
     }
@@ -587,7 +587,7 @@ pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malfo
 
 /// The type for a put of `value`: that of its kind, widened where CA has none.
 pub fn put_type(value: &Value) -> DbrType {
-    DbrType::of(value.kind(), Level::Plain)
+    DbrType::of(value.kind(), AttributeLevel::Plain)
 }
 
 #[cfg(test)]

@@ -14,20 +14,20 @@ const PAGE: usize = 32;
 /// pages are freed.
 #[derive(Debug)]
 pub struct NumberMap<K, V> {
-    pages: NumberHashMap<u32, Page<V>>,
+    pages: NumberHashMap<u32, NumberPage<V>>,
     n_values: usize,
     number: PhantomData<K>,
 }
 
 #[derive(Debug)]
-struct Page<V> {
+struct NumberPage<V> {
     n_values: usize,
     slots: Box<[Option<V>; PAGE]>,
 }
 
-impl<V> Default for Page<V> {
-    fn default() -> Page<V> {
-        Page { n_values: 0, slots: Box::new([const { None }; PAGE]) }
+impl<V> Default for NumberPage<V> {
+    fn default() -> NumberPage<V> {
+        NumberPage { n_values: 0, slots: Box::new([const { None }; PAGE]) }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Circuit {
 struct ServerState {
     outbox: Outbox,
     events: Vec<Event>,
-    channels: Slab<Channel>,
+    channels: Slab<OpenChannel>,
     /// Channels that were cleared by one of the latest events. Their numbers are not reused before the caller has
     /// processed these events; otherwise they would end a channel created in the meantime.
     cleared: Vec<Sid>,
@@ -49,7 +49,7 @@ struct ServerState {
 }
 
 #[derive(Debug)]
-struct Channel {
+struct OpenChannel {
     cid: Cid,
     count_max: u32,
     may_write: bool,
@@ -85,7 +85,7 @@ impl Circuit {
     /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, the same as rsrv) and returns its server-side number.
     /// Numbers of cleared channels are reused, so that they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
-        let channel = Channel { cid, count_max: count, may_write: rights.write, is_cleared: false };
+        let channel = OpenChannel { cid, count_max: count, may_write: rights.write, is_cleared: false };
         let sid = Sid(self.inner.channels.insert(channel) as u32);
         self.inner.outbox.push(|bytes| {
             Answer::AccessRights { cid, rights }.encode(bytes);
@@ -402,12 +402,12 @@ impl ServerState {
         self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
     }
 
-    fn channel_mut(&mut self, sid: Sid) -> Option<&mut Channel> {
+    fn channel_mut(&mut self, sid: Sid) -> Option<&mut OpenChannel> {
         self.channels.get_mut(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
     #[inline]
-    fn channel(&self, sid: Sid) -> Option<&Channel> {
+    fn channel(&self, sid: Sid) -> Option<&OpenChannel> {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 

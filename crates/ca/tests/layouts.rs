@@ -1,7 +1,7 @@
 //! Payloads of types with metadata, byte by byte, as the structures of EPICS Base's `db_access.h` lay them out.
 #![expect(clippy::unwrap_used, reason = "a panic reports the failure")]
 
-use fodo_ca::dbr::{DbrType, Level, decode, encode};
+use fodo_ca::dbr::{AttributeLevel, DbrType, decode, encode};
 use fodo_data::{Acknowledge, Alarm, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp, Value};
 
 /// status HIGH (4), severity MINOR (1)
@@ -38,7 +38,7 @@ fn labels_have_sixteen_places_however_many_states_there_are() {
         }
         expected.extend([0, 1]);
 
-        for level in [Level::Graphic, Level::Control] {
+        for level in [AttributeLevel::Graphic, AttributeLevel::Control] {
             let payload = encoded(DbrType::of(Kind::Enum, level), &reading);
             assert_eq!(payload, expected, "{n_labels} labels");
             let decoded = decode(DbrType::of(Kind::Enum, level), 1, &payload).unwrap();
@@ -53,7 +53,7 @@ fn a_label_is_cut_so_that_a_nul_ends_it() {
     let labels = vec!["a label of more than twenty-six characters".into(), "b".into()];
     let reading = reading(Value::Scalar(Scalar::Enum(0)), Meta { labels, ..Meta::default() });
 
-    let payload = encoded(DbrType::of(Kind::Enum, Level::Graphic), &reading);
+    let payload = encoded(DbrType::of(Kind::Enum, AttributeLevel::Graphic), &reading);
 
     assert_eq!(&payload[6..33], b"a label of more than twen\0b");
 }
@@ -83,7 +83,7 @@ fn limits_stand_in_their_order_in_the_kind_of_the_value() {
 
     for (value, bytes, n_padding) in kinds {
         let is_real = matches!(value, Scalar::F32(_) | Scalar::F64(_));
-        for (level, n_limits) in [(Level::Graphic, 6), (Level::Control, 8)] {
+        for (level, n_limits) in [(AttributeLevel::Graphic, 6), (AttributeLevel::Control, 8)] {
             let dbr = DbrType::of(value.kind(), level);
             let mut expected = ALARM.to_vec();
             if is_real {
@@ -106,7 +106,7 @@ fn limits_stand_in_their_order_in_the_kind_of_the_value() {
                 assert_eq!((back.display, back.alarm, back.warning), (meta.display, meta.alarm, meta.warning), "{dbr}");
                 assert_eq!(
                     back.control,
-                    if level == Level::Control { meta.control } else { Limits::default() },
+                    if level == AttributeLevel::Control { meta.control } else { Limits::default() },
                     "{dbr}"
                 );
             }
@@ -118,7 +118,7 @@ fn limits_stand_in_their_order_in_the_kind_of_the_value() {
 fn units_are_cut_so_that_a_nul_ends_them() {
     let meta = Meta { units: "millimetres".into(), ..Meta::default() };
 
-    let payload = encoded(DbrType::of(Kind::I32, Level::Graphic), &reading(Value::from(1), meta));
+    let payload = encoded(DbrType::of(Kind::I32, AttributeLevel::Graphic), &reading(Value::from(1), meta));
 
     assert_eq!(&payload[4..12], b"millime\0");
 }

@@ -28,12 +28,12 @@ use crate::show::DisplayOptions;
 pub struct PutLog {
     queue: SyncSender<QueueEntry>,
     left_out: Arc<MissingPuts>,
-    thread: JoinHandle<WriteResult>,
+    thread: JoinHandle<LogWriteResult>,
 }
 
 /// Whether every write to the file succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WriteResult {
+enum LogWriteResult {
     Always,
     NotAlways,
 }
@@ -114,8 +114,8 @@ impl PutLog {
         // It fails only if the thread has panicked.
         let _ = self.queue.send(QueueEntry::End);
         match self.thread.join() {
-            Ok(WriteResult::Always) => Ok(()),
-            Ok(WriteResult::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
+            Ok(LogWriteResult::Always) => Ok(()),
+            Ok(LogWriteResult::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
             Err(_) => Err("the thread of the put log has panicked".to_owned()),
         }
     }
@@ -136,7 +136,7 @@ struct Writer<W> {
     left_out: Arc<MissingPuts>,
     /// Whether the last line of the file is incomplete.
     is_torn: bool,
-    written: WriteResult,
+    written: LogWriteResult,
     /// When it was last reported that the file cannot be written.
     reported: Option<Instant>,
     /// Whether the current failure has been reported.
@@ -145,11 +145,11 @@ struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     fn new(file: W, name: String, log: Log, left_out: Arc<MissingPuts>) -> Writer<W> {
-        let written = WriteResult::Always;
+        let written = LogWriteResult::Always;
         Writer { file, name, log, left_out, is_torn: false, written, reported: None, is_reported: false }
     }
 
-    fn run(mut self, waiting: &Receiver<QueueEntry>) -> WriteResult {
+    fn run(mut self, waiting: &Receiver<QueueEntry>) -> LogWriteResult {
         self.drain(waiting);
         self.finish()
     }
@@ -178,7 +178,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a last line that counts missing puts not counted yet.
-    fn finish(mut self) -> WriteResult {
+    fn finish(mut self) -> LogWriteResult {
         let n_left_out = self.left_out.uncounted();
         if n_left_out > 0 && self.append(&missing(n_left_out)) > 0 {
             self.left_out.counted(n_left_out);
@@ -222,7 +222,7 @@ impl<W: Write> Writer<W> {
         let name = &self.name;
         match result {
             Err(error) => {
-                self.written = WriteResult::NotAlways;
+                self.written = LogWriteResult::NotAlways;
                 if self.is_reported || self.reported.is_some_and(|at| at.elapsed() < PUT_LOG_REPORT_PERIOD) {
                     return;
                 }
@@ -367,7 +367,7 @@ mod tests {
         (0..1000).for_each(|_| queue.send(QueueEntry::Put(Box::new(note(2.5)), 1)).unwrap());
         drop(queue);
 
-        assert_eq!(writer.run(&waiting), WriteResult::NotAlways);
+        assert_eq!(writer.run(&waiting), LogWriteResult::NotAlways);
 
         assert_eq!((left_out.all(), left_out.uncounted()), (1000, 1000));
         assert_eq!(

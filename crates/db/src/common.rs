@@ -51,7 +51,7 @@ record_fields! {
     }
     private {
         time: TimeStamp;
-        subscriptions: Option<Box<Subscriptions>>;
+        subscriptions: Option<Box<FieldSubscribers>>;
         is_in_chain: bool;
         has_failed: bool;
     }
@@ -59,7 +59,7 @@ record_fields! {
 
 /// The subscribers to a record's changes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Subscriptions {
+pub(crate) struct FieldSubscribers {
     /// The numbers of the fields whose changes are posted to clients, as in [`crate::reference::FieldRef`].
     pub(crate) posted_fields: Vec<u16>,
     /// Records with a CP or CPP link to a field of this record.

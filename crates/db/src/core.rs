@@ -12,7 +12,7 @@ use crate::device::{DeviceSupport, INERT};
 use crate::error::PutError;
 use crate::external_pv::LinkUsage;
 use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot, TEXT_BYTES};
-use crate::filter::{Channel, ChannelError, FilterChain, FilterContext, FilterError, FilterFault, filters};
+use crate::filter::{ChannelError, ChannelField, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::external::{DIGITS, ExternalPv, PendingReports};
@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// The field and the filters that a channel name selects.
-    pub(crate) fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+    pub(crate) fn channel(&self, name: &str) -> Result<ChannelField, ChannelError> {
         let (field, rest) = self.find_part(name).ok_or(ChannelError::Unknown)?;
         let at = name.len() - rest.len();
         let (field, rest_at) = match rest.starts_with('$') {
@@ -112,7 +112,7 @@ impl Core {
         let no_text = FilterError { at, fault: FilterFault::NotText };
         let field = field.ok_or(ChannelError::Filter(no_text))?;
         let filters = filters(name, rest_at, &self.states).map_err(ChannelError::Filter)?;
-        Ok(Channel { field, filters })
+        Ok(ChannelField { field, filters })
     }
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> FieldFacts {
@@ -286,7 +286,7 @@ impl Core {
             return link;
         }
         // A link to an invalid field keeps the target `Missing`.
-        if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
+        if let Ok(ChannelField { field: found, filters }) = self.channel(&name.to_str()) {
             let mut facts = self.facts(found);
             let chain = (!filters.is_empty()).then(|| FilterChain::new(filters, &mut facts));
             if let Some(chain) = &chain {

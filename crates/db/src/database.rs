@@ -8,14 +8,14 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 use crate::core::Core;
 use crate::error::PutError;
 use crate::event::Event;
-use crate::filter::{Channel, ChannelError, FilterContext};
+use crate::filter::{ChannelError, ChannelField, FilterContext};
 use crate::input::Input;
 use crate::load::{Info, LoadError, Loader};
 use crate::menu::PINI_AT_START;
-use crate::process::deferred::{Deferred, Waiter};
+use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::{Engine, EngineCall, make_passive_without_interrupts};
 use crate::process::post::prime_filters;
-use crate::process::request_queue::Request;
+use crate::process::request_queue::QueuedRequest;
 use crate::process::scan::{ScanCounts, ScanPosition, event_name};
 use crate::reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 use crate::state::States;
@@ -41,7 +41,7 @@ impl Database {
     }
 
     /// The field and the filters that a channel name selects.
-    pub fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+    pub fn channel(&self, name: &str) -> Result<ChannelField, ChannelError> {
         self.core.channel(name)
     }
 
@@ -162,11 +162,11 @@ impl Database {
             }
             Input::Put { field, value, put: None } => call.put_field(field.record, field.field, value),
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
-                call.execute(record, Waiter::Put(put), Request::Put { field, value })
+                call.execute(record, CompletionWaiter::Put(put), QueuedRequest::Put { field, value })
             }
             Input::Restore { field, value } => call.restore(field, value),
             Input::CancelPut { field, put } => {
-                call.cancel_request(field.record, Waiter::Put(put));
+                call.cancel_request(field.record, CompletionWaiter::Put(put));
                 Ok(())
             }
             Input::ExternalPv { link, event } => {
@@ -193,7 +193,7 @@ impl Database {
 
     /// Whether a put to `field` is still queued, so that nothing is written yet.
     pub fn is_put_queued(&self, field: FieldRef, put: PutId) -> bool {
-        self.engine().request_queues.get(&field.record).is_some_and(|queue| queue.has(Waiter::Put(put)))
+        self.engine().request_queues.get(&field.record).is_some_and(|queue| queue.has(CompletionWaiter::Put(put)))
     }
 
     /// The latest time for the next [`Input::Tick`].

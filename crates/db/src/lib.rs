@@ -39,7 +39,7 @@ pub use error::PutError;
 pub use event::{Event, Stream};
 pub use external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 pub use filter::{
-    Channel, ChannelError, Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat,
+    ChannelError, ChannelField, Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat,
 };
 pub use hash::{FieldMap, TrustedKeyHasher};
 pub use input::Input;
@@ -55,4 +55,4 @@ pub use reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 pub use routine::{ASubCall, ArrayElement, RoutineFailed, SubCall};
 pub use security::{Access, AccessDecision, AccessFile, AccessInput, AccessSection, Security};
 pub use site::{Site, Zone};
-pub use state::{State, States};
+pub use state::{DbState, States};

@@ -7,47 +7,47 @@ use fodo_data::Text;
 
 /// All states of an IOC, by name. Clones share the states.
 #[derive(Clone, Debug, Default)]
-pub struct States(Arc<Mutex<Vec<State>>>);
+pub struct States(Arc<Mutex<Vec<DbState>>>);
 
 /// One state, initially off. Clones share the state.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct DbState {
     name: Text,
     is_on: Arc<AtomicBool>,
 }
 
 impl States {
     /// The state of that name; created if it does not exist.
-    pub fn create(&self, name: &str) -> State {
+    pub fn create(&self, name: &str) -> DbState {
         let mut states = self.lock();
         if let Some(state) = find(&states, name) {
             return state;
         }
-        let state = State { name: name.into(), is_on: Arc::default() };
+        let state = DbState { name: name.into(), is_on: Arc::default() };
         states.push(state.clone());
         state
     }
 
     /// The state of that name, if it exists.
-    pub fn find(&self, name: &str) -> Option<State> {
+    pub fn find(&self, name: &str) -> Option<DbState> {
         find(&self.lock(), name)
     }
 
     /// Every state, in the order of creation.
-    pub fn all(&self) -> Vec<State> {
+    pub fn all(&self) -> Vec<DbState> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<State>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<DbState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn find(states: &[State], name: &str) -> Option<State> {
+fn find(states: &[DbState], name: &str) -> Option<DbState> {
     states.iter().find(|state| state.name.as_bytes() == name.as_bytes()).cloned()
 }
 
-impl State {
+impl DbState {
     /// The name.
     pub fn name(&self) -> &Text {
         &self.name
@@ -64,9 +64,9 @@ impl State {
     }
 }
 
-impl PartialEq for State {
+impl PartialEq for DbState {
     /// Whether both are the same state. Two states of different databases differ even if the name is the same.
-    fn eq(&self, other: &State) -> bool {
+    fn eq(&self, other: &DbState) -> bool {
         Arc::ptr_eq(&self.is_on, &other.is_on)
     }
 }

@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 pub use guard::{Policy, PutCallback, PutEvent};
-pub use metrics::MissingPuts;
+pub use metrics::CountMissingPuts;
 pub use printable::printable;
 pub use reccaster::RecSyncConfig;
 pub use stats::Surroundings;
@@ -122,7 +122,7 @@ pub struct Ioc {
     /// The configuration of the client for links to other IOCs.
     links: Option<ClientConfig>,
     surroundings: Surroundings,
-    metrics: Option<(TcpListener, Option<MissingPuts>)>,
+    metrics: Option<(TcpListener, Option<CountMissingPuts>)>,
     /// The number of statements that were left out because of errors in the files.
     n_omitted: usize,
 }
@@ -189,7 +189,7 @@ impl Ioc {
     /// Serves metrics for Prometheus over HTTP under `/metrics` on this address; port 0 selects a free port.
     ///
     /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound.
-    pub fn metered(self, address: SocketAddr, left_out: Option<MissingPuts>) -> Result<Ioc, IocError> {
+    pub fn metered(self, address: SocketAddr, left_out: Option<CountMissingPuts>) -> Result<Ioc, IocError> {
         let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
         Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }

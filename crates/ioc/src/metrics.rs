@@ -14,7 +14,7 @@ use crate::turn::DatabaseDriver;
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The number of puts missing from a put log so far; its writer increments it.
-pub type MissingPuts = Arc<AtomicU64>;
+pub type CountMissingPuts = Arc<AtomicU64>;
 
 /// The sources of the metrics.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Metrics {
     pub n_omitted: usize,
     pub started: SystemTime,
     /// `None` without a put log.
-    pub left_out: Option<MissingPuts>,
+    pub left_out: Option<CountMissingPuts>,
 }
 
 /// The type of a metric; a counter only increases until the IOC restarts.

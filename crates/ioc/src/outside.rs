@@ -21,7 +21,7 @@ use crate::turn::DatabaseDriver;
 
 /// The user of a PV of another IOC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum LinkTarget {
+pub enum RequestTarget {
     /// A link of a record.
     Link(ExternalLinkId),
     /// The input of access rules with this PV name.
@@ -40,15 +40,15 @@ pub struct MergedCounts {
 /// The queued network requests of links and access rules.
 #[derive(Debug, Default)]
 pub struct LinkRequests {
-    state: Mutex<RequestQueue>,
+    state: Mutex<LinkRequestQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct RequestQueue {
-    wishes: HashMap<LinkTarget, PendingRequest>,
+struct LinkRequestQueue {
+    wishes: HashMap<RequestTarget, PendingRequest>,
     /// The queue; contains each wish at most once.
-    ready: VecDeque<LinkTarget>,
+    ready: VecDeque<RequestTarget>,
     is_stopped: bool,
 }
 
@@ -67,12 +67,12 @@ struct PendingRequest {
 }
 
 impl LinkRequests {
-    fn lock(&self) -> MutexGuard<'_, RequestQueue> {
+    fn lock(&self) -> MutexGuard<'_, LinkRequestQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests a connection.
-    pub fn open(&self, wish: LinkTarget, name: &str, usage: LinkUsage) {
+    pub fn open(&self, wish: RequestTarget, name: &str, usage: LinkUsage) {
         let mut state = self.lock();
         let errand = state.wishes.entry(wish.clone()).or_default();
         (errand.open, errand.is_over) = (Some((name.to_owned(), usage)), false);
@@ -80,7 +80,7 @@ impl LinkRequests {
     }
 
     /// Requests that the channel is closed.
-    pub fn close(&self, wish: LinkTarget) {
+    pub fn close(&self, wish: RequestTarget) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         if errand.open.is_some() {
@@ -97,7 +97,7 @@ impl LinkRequests {
     /// Requests a put; a later put replaces it if it has not been sent yet.
     pub fn put(&self, link: ExternalLinkId, value: Value, number: Option<u64>) {
         let mut state = self.lock();
-        let wish = LinkTarget::Link(link);
+        let wish = RequestTarget::Link(link);
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         let before = errand.put.take();
         errand.merged.puts += u64::from(before.is_some());
@@ -109,15 +109,15 @@ impl LinkRequests {
 
     /// How many values of a link were merged.
     pub fn merged(&self, link: ExternalLinkId) -> MergedCounts {
-        self.lock().wishes.get(&LinkTarget::Link(link)).map(|errand| errand.merged).unwrap_or_default()
+        self.lock().wishes.get(&RequestTarget::Link(link)).map(|errand| errand.merged).unwrap_or_default()
     }
 
     /// The current or last server of a link.
     pub fn server(&self, link: ExternalLinkId) -> Option<SocketAddr> {
-        self.lock().wishes.get(&LinkTarget::Link(link)).and_then(|errand| errand.server)
+        self.lock().wishes.get(&RequestTarget::Link(link)).and_then(|errand| errand.server)
     }
 
-    fn set_server(&self, wish: &LinkTarget, server: SocketAddr) {
+    fn set_server(&self, wish: &RequestTarget, server: SocketAddr) {
         if let Some(errand) = self.lock().wishes.get_mut(wish) {
             errand.server = Some(server);
         }
@@ -129,7 +129,7 @@ impl LinkRequests {
         self.changed.notify_all();
     }
 
-    fn count(&self, wish: &LinkTarget, n_updates: u64, n_puts: u64) {
+    fn count(&self, wish: &RequestTarget, n_updates: u64, n_puts: u64) {
         if let Some(errand) = self.lock().wishes.get_mut(wish) {
             errand.merged.updates += n_updates;
             errand.merged.puts += n_puts;
@@ -137,11 +137,11 @@ impl LinkRequests {
     }
 
     /// Queues a wish for the thread.
-    fn call(&self, wish: &LinkTarget) {
+    fn call(&self, wish: &RequestTarget) {
         self.tell(self.lock(), wish.clone());
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, RequestQueue>, wish: LinkTarget) {
+    fn tell(&self, mut state: MutexGuard<'_, LinkRequestQueue>, wish: RequestTarget) {
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         if !std::mem::replace(&mut errand.is_ready, true) {
             state.ready.push_back(wish);
@@ -152,7 +152,7 @@ impl LinkRequests {
 
     /// Waits for the next wish with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
     /// time to retry the waiting links.
-    fn next(&self, has_waiting: bool) -> Option<(LinkTarget, PendingRequest)> {
+    fn next(&self, has_waiting: bool) -> Option<(RequestTarget, PendingRequest)> {
         let mut state = self.lock();
         loop {
             if state.is_stopped {
@@ -185,7 +185,7 @@ impl LinkRequests {
     }
 
     /// Returns a value that could not be sent, unless there is already a later one.
-    fn restore_unsent(&self, wish: &LinkTarget, value: Value, number: Option<u64>) {
+    fn restore_unsent(&self, wish: &RequestTarget, value: Value, number: Option<u64>) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(wish) else { return };
         match &mut errand.put {
@@ -201,7 +201,7 @@ impl LinkRequests {
 /// A waker that queues one wish.
 struct LinkWaker {
     errands: Weak<LinkRequests>,
-    wish: LinkTarget,
+    wish: RequestTarget,
 }
 
 impl Wake for LinkWaker {
@@ -241,7 +241,7 @@ impl Drop for LinkClient {
 struct LinkThread {
     crank: Arc<DatabaseDriver>,
     context: Context,
-    doors: HashMap<LinkTarget, OpenLink>,
+    doors: HashMap<RequestTarget, OpenLink>,
 }
 
 /// The open channel of a wish.
@@ -256,7 +256,7 @@ struct OpenLink {
 impl LinkThread {
     fn run(&mut self, errands: &Arc<LinkRequests>) {
         // Links whose circuits are full.
-        let mut waiting: Vec<LinkTarget> = Vec::new();
+        let mut waiting: Vec<RequestTarget> = Vec::new();
         while !errands.is_stopped() {
             let Some((wish, errand)) = errands.next(!waiting.is_empty()) else {
                 waiting.drain(..).for_each(|wish| errands.call(&wish));
@@ -281,7 +281,13 @@ impl LinkThread {
     }
 
     /// Opens a channel; `None` if the name is invalid, so that it can never connect.
-    fn open(&self, errands: &Arc<LinkRequests>, wish: &LinkTarget, name: &str, usage: LinkUsage) -> Option<OpenLink> {
+    fn open(
+        &self,
+        errands: &Arc<LinkRequests>,
+        wish: &RequestTarget,
+        name: &str,
+        usage: LinkUsage,
+    ) -> Option<OpenLink> {
         let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
         let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
         let tell = move |event| tell(&crank, &callback_errands, &callback_wish, event);
@@ -290,7 +296,7 @@ impl LinkThread {
     }
 
     /// Sends a value; returns false if it must wait.
-    fn put(&mut self, errands: &LinkRequests, wish: &LinkTarget, value: Value, number: Option<u64>) -> bool {
+    fn put(&mut self, errands: &LinkRequests, wish: &RequestTarget, value: Value, number: Option<u64>) -> bool {
         let Some(door) = self.doors.get_mut(wish) else { return true };
         if door.channel.state() != ChannelState::Active {
             errands.count(wish, 0, 1);
@@ -310,7 +316,7 @@ impl LinkThread {
     }
 
     /// Reports the end of a put; if it has not ended, registers a waker for it.
-    fn poll_put(&mut self, errands: &Arc<LinkRequests>, wish: &LinkTarget) {
+    fn poll_put(&mut self, errands: &Arc<LinkRequests>, wish: &RequestTarget) {
         let Some(door) = self.doors.get_mut(wish) else { return };
         let Some((number, operation)) = &mut door.writing else { return };
         let number = *number;
@@ -325,8 +331,8 @@ impl LinkThread {
         }
     }
 
-    fn written(&self, wish: &LinkTarget, number: Option<u64>) {
-        if let (LinkTarget::Link(link), Some(put)) = (wish, number) {
+    fn written(&self, wish: &RequestTarget, number: Option<u64>) {
+        if let (RequestTarget::Link(link), Some(put)) = (wish, number) {
             self.crank.handle_link_event(*link, ExternalPvEvent::PutDone { put });
         }
     }
@@ -349,7 +355,7 @@ fn options(usage: LinkUsage) -> MonitorOptions {
 }
 
 /// Handles an event of a subscription, on the callback thread.
-fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &LinkTarget, event: MonitorEvent) {
+fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &RequestTarget, event: MonitorEvent) {
     if let Some(errands) = errands.upgrade() {
         match &event {
             MonitorEvent::Connected(facts) => errands.set_server(wish, facts.server),
@@ -359,12 +365,12 @@ fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &LinkTarget,
         }
     }
     match wish {
-        LinkTarget::Link(link) => {
+        RequestTarget::Link(link) => {
             if let Some(news) = to_link_event(event) {
                 crank.handle_link_event(*link, news);
             }
         }
-        LinkTarget::Input(name) => match event {
+        RequestTarget::Input(name) => match event {
             MonitorEvent::Update(reading) => crank.set_remote_input(name, Some(reading)),
             MonitorEvent::Disconnected
             | MonitorEvent::Unresponsive
@@ -422,7 +428,7 @@ mod tests {
     #[test]
     fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
         let (errands, link) = (LinkRequests::default(), link());
-        errands.open(LinkTarget::Link(link), "far", LinkUsage::Writes);
+        errands.open(RequestTarget::Link(link), "far", LinkUsage::Writes);
 
         errands.put(link, 1.0.into(), None);
         errands.put(link, 2.0.into(), Some(2));
@@ -432,7 +438,7 @@ mod tests {
         assert_eq!((errand.open.is_some(), errand.put), (true, Some((3.0.into(), Some(2)))));
         assert_eq!(errands.merged(link), MergedCounts { updates: 0, puts: 2 });
         errands.put(link, 5.0.into(), None);
-        errands.restore_unsent(&LinkTarget::Link(link), 4.0.into(), Some(4));
+        errands.restore_unsent(&RequestTarget::Link(link), 4.0.into(), Some(4));
         let (_, errand) = errands.next(false).unwrap();
         assert_eq!(errand.put, Some((5.0.into(), Some(4))));
         assert_eq!(errands.merged(link).puts, 3);
@@ -441,7 +447,7 @@ mod tests {
     #[test]
     fn links_that_change_before_the_thread_has_come_to_them_leave_nothing_behind() {
         let errands = LinkRequests::default();
-        let wish = |name: &str| LinkTarget::Input(name.into());
+        let wish = |name: &str| RequestTarget::Input(name.into());
 
         for _ in 0..100 {
             errands.open(wish("a"), "a", LinkUsage::Reads);
@@ -449,7 +455,7 @@ mod tests {
         }
         errands.open(wish("b"), "b", LinkUsage::Reads);
 
-        let held = |state: MutexGuard<'_, RequestQueue>| (state.wishes.len(), state.ready.len());
+        let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.wishes.len(), state.ready.len());
         assert_eq!(held(errands.lock()), (1, 1));
         assert_eq!(errands.next(false).unwrap().0, wish("b"));
     }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
-use fodo_db::{Channel, ChannelError, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError, PutId};
+use fodo_db::{
+    ChannelError, ChannelField, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError, PutId,
+};
 use fodo_net::{ChannelAccessPv, Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
@@ -37,7 +39,7 @@ impl Source for Records {
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        let Channel { field, filters } = self.crank.database().channel(name).ok()?;
+        let ChannelField { field, filters } = self.crank.database().channel(name).ok()?;
         let pv = self.open_field(field);
         // Filters have state, so each channel with filters needs its own PV.
         Some(if filters.is_empty() { pv } else { RecordPv::filtered(pv, filters) })

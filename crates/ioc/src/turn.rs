@@ -14,7 +14,7 @@ use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::guard::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
 use crate::limit;
-use crate::outside::{LinkRequests, LinkTarget};
+use crate::outside::{LinkRequests, RequestTarget};
 use crate::pv::{RecordPv, refusal};
 
 /// The database with the lock that serialises its processing.
@@ -113,12 +113,12 @@ impl DatabaseDriver {
         let before = std::mem::replace(&mut turn.outside_inputs, inputs);
         for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
             turn.outside_readings.remove(name);
-            self.errands.close(LinkTarget::Input(name.clone()));
+            self.errands.close(RequestTarget::Input(name.clone()));
         }
         for (name, inputs) in &turn.outside_inputs {
             self.guard.set_input(inputs, turn.outside_readings.get(name));
             if !before.contains_key(name) {
-                self.errands.open(LinkTarget::Input(name.clone()), name, LinkUsage::Reads);
+                self.errands.open(RequestTarget::Input(name.clone()), name, LinkUsage::Reads);
             }
         }
     }
@@ -343,9 +343,9 @@ impl DatabaseDriver {
                     }
                 }
                 Event::ExternalLinkAdded { link, name, usage } => {
-                    self.errands.open(LinkTarget::Link(link), &name.to_str(), usage)
+                    self.errands.open(RequestTarget::Link(link), &name.to_str(), usage)
                 }
-                Event::ExternalLinkRemoved { link } => self.errands.close(LinkTarget::Link(link)),
+                Event::ExternalLinkRemoved { link } => self.errands.close(RequestTarget::Link(link)),
                 Event::ExternalPut { link, value, put } => self.errands.put(link, value, put),
                 Event::AccessGroupChanged => are_rights_new |= self.guard.has_rules(),
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fodo_net::TimeStamp;
 
 use super::double::{Misbehavior, Update, UpdateFault};
-use super::tally::{Latencies, NumberEncoding, Sums, UpdateTally};
+use super::tally::{DeliveryTally, Latencies, NumberEncoding, Sums};
 
 /// All pages of a client.
 pub struct UpdateLog {
@@ -22,7 +22,7 @@ pub struct SubscriptionLog {
     pv: u32,
     subscription: usize,
     numbers: NumberEncoding,
-    tally: Mutex<(UpdateFault, UpdateTally)>,
+    tally: Mutex<(UpdateFault, DeliveryTally)>,
     common: Arc<SharedState>,
 }
 
@@ -95,7 +95,7 @@ impl UpdateLog {
             pv,
             subscription,
             numbers: self.numbers,
-            tally: Mutex::new((meddler, UpdateTally::default())),
+            tally: Mutex::new((meddler, DeliveryTally::default())),
             common: self.common.clone(),
         });
         self.pages.push(page.clone());

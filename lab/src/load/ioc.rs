@@ -61,7 +61,7 @@ pub struct RoundTrips {
 }
 
 /// A server with its own database; both end when it is dropped.
-struct Started {
+struct StartedIoc {
     reached: ServerAccess,
     time: Duration,
     _server: ServerUnderTest,
@@ -86,13 +86,13 @@ impl ServerAccess {
 }
 
 impl IocBenchmark<'_> {
-    fn start(&self, records: &str) -> Result<Started, DriverFailure> {
+    fn start(&self, records: &str) -> Result<StartedIoc, DriverFailure> {
         let file = TemporaryDatabase::write(records).map_err(|why| unavailable("the database", &why))?;
         let start = Instant::now();
         let server = ServerUnderTest::start(self.server, file.path(), self.seats.server_cpu, None, &peers::present())?;
         let time = start.elapsed();
         let reached = ServerAccess { process: server.process_number(), ports: server.ports() };
-        Ok(Started { reached, time, _server: server, _file: file })
+        Ok(StartedIoc { reached, time, _server: server, _file: file })
     }
 
     /// Loads `n` records of type ao.

@@ -59,7 +59,7 @@ fn check(pv: u32, sequence: u64) -> u8 {
 
 /// Counts of the updates of one subscription.
 #[derive(Clone, Debug, Default)]
-pub struct UpdateTally {
+pub struct DeliveryTally {
     last: Option<u64>,
     sums: Sums,
     last_at: Option<Duration>,
@@ -82,7 +82,7 @@ pub struct Sums {
     pub longest_gap_ms: f64,
 }
 
-impl UpdateTally {
+impl DeliveryTally {
     /// Adds an update: its number, `None` for an invalid value, and its arrival by a monotonic clock.
     pub fn add(&mut self, sequence: Option<u64>, at: Duration) {
         let gap = self.last_at.replace(at).map_or(Duration::ZERO, |before| at.saturating_sub(before));
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn tallied(sequences: &[u64]) -> Sums {
-        let mut tally = UpdateTally::default();
+        let mut tally = DeliveryTally::default();
         for (index, &sequence) in sequences.iter().enumerate() {
             tally.add(Some(sequence), Duration::from_millis(index as u64 * 10));
         }

@@ -10,7 +10,7 @@ use super::usage::Usage;
 use super::worker::{LoadReply, LoadRequest, converse, name_of};
 
 /// A client that can subscribe.
-pub trait Watch {
+pub trait UpdateWatcher {
     /// Subscribes to a PV once for each of `pages`, and writes every update to its page. Updates may arrive later, on
     /// any thread.
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String>;
@@ -37,7 +37,7 @@ pub trait Watch {
 const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
 
 /// Subscribes and counts until the end of its input.
-pub fn watch(client: impl Watch, book: UpdateLog) -> std::io::Result<()> {
+pub fn watch(client: impl UpdateWatcher, book: UpdateLog) -> std::io::Result<()> {
     let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
     converse(|ask| {
         let said = match ask {
@@ -63,7 +63,7 @@ struct Watcher<C> {
     n_merged_before: u64,
 }
 
-impl<C: Watch> Watcher<C> {
+impl<C: UpdateWatcher> Watcher<C> {
     fn watch(&mut self, n_pvs: u32, n_subscriptions: u32) -> Result<LoadReply, String> {
         for pv in 0..n_pvs {
             let pages = (0..n_subscriptions).map(|_| self.book.page(pv)).collect();
@@ -130,7 +130,7 @@ impl FodoWatcher {
     }
 }
 
-impl Watch for FodoWatcher {
+impl UpdateWatcher for FodoWatcher {
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String> {
         let channel = self.context.channel(name).map_err(|error| error.to_string())?;
         for page in pages {

@@ -60,7 +60,7 @@ Exit status: 0 when all is written, 2 when the arguments are invalid or a file c
 
 /// A command that reads results.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum ReportCommand {
     /// Compares two runs and lists the rows that differ.
     #[command(long_about = COMPARE_HELP)]
     Compare {
@@ -118,7 +118,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// Why a command failed.
 type Misuse = String;
 
-impl Verb {
+impl ReportCommand {
     /// Runs the command; prints, and returns the exit status described in its help.
     pub fn run(self) -> ExitCode {
         match self.outcome() {
@@ -135,7 +135,7 @@ impl Verb {
 
     fn outcome(self) -> Result<(String, bool), Misuse> {
         match self {
-            Verb::Compare { before, after, json, all, least, regressions } => {
+            ReportCommand::Compare { before, after, json, all, least, regressions } => {
                 let (before, after) = (read(&before)?, read(&after)?);
                 let comparison = compared(&before, &after, least)?;
                 let differ = comparison.differ();
@@ -146,8 +146,8 @@ impl Verb {
                 };
                 Ok((text, if regressions { !comparison.is_worse() } else { !differ }))
             }
-            Verb::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
-            Verb::Report { results, output, into } => {
+            ReportCommand::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
+            ReportCommand::Report { results, output, into } => {
                 let mut text = String::new();
                 let mut stems: Vec<String> = Vec::new();
                 for path in &results {
@@ -266,7 +266,7 @@ mod tests {
 
     fn compare(before: &Path, after: &Path, json: bool, regressions: bool) -> Result<(String, bool), Misuse> {
         let (before, after) = (before.to_owned(), after.to_owned());
-        Verb::Compare { before, after, json, all: false, least: LEAST, regressions }.outcome()
+        ReportCommand::Compare { before, after, json, all: false, least: LEAST, regressions }.outcome()
     }
 
     #[test]
@@ -317,7 +317,8 @@ mod tests {
 
         let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();
         let twice =
-            Verb::Report { results: vec![run.clone(), run], output: Some(files.0.join("pages")), into: None }.outcome();
+            ReportCommand::Report { results: vec![run.clone(), run], output: Some(files.0.join("pages")), into: None }
+                .outcome();
 
         let empty = files.0.join("empty.json");
         ResultFile::new("quick", "2024-02-29T12:00:00Z").write(&empty).unwrap();

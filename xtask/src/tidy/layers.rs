@@ -1,7 +1,7 @@
 //! The allowed dependencies between crates: the table in ARCHITECTURE.md must match cargo, and dependencies point down.
 
 use super::Offence;
-use super::metadata::{Member, Metadata};
+use super::metadata::{Metadata, WorkspaceMember};
 use super::repository::Repository;
 
 /// The page that contains the table.
@@ -61,7 +61,7 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&name))
 }
 
-fn check_edges(member: &Member, offences: &mut Vec<Offence>) {
+fn check_edges(member: &WorkspaceMember, offences: &mut Vec<Offence>) {
     let name = member.name.as_str();
     let path = format!("crates/{name}/Cargo.toml");
     let Some(own) = layer(name) else {
@@ -109,7 +109,7 @@ pub fn with_table(page: &str, metadata: &Metadata) -> String {
 }
 
 /// The row of the table for a crate.
-fn row(member: &Member) -> String {
+fn row(member: &WorkspaceMember) -> String {
     let list = |names: &[String]| -> String {
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         if quoted.is_empty() { "nothing".to_string() } else { quoted.join(" ") }
@@ -123,7 +123,7 @@ mod tests {
 
     fn offences_of(page: &str, edges: &[(&str, &[&str], &[&str])]) -> Vec<String> {
         let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-        let members = edges.iter().map(|(name, members, outside)| Member {
+        let members = edges.iter().map(|(name, members, outside)| WorkspaceMember {
             name: name.to_string(),
             members: texts(members),
             outside: texts(outside),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_made_anew_is_what_cargo_says() {
-        let members = vec![Member { name: "data".into(), ..Member::default() }];
+        let members = vec![WorkspaceMember { name: "data".into(), ..WorkspaceMember::default() }];
         let metadata = Metadata { members, ..Metadata::default() };
 
         let made = with_table(&page("| `x` | nothing | `mio` |\n"), &metadata);

@@ -7,7 +7,7 @@ use crate::step::output_of;
 
 /// A package of the workspace with its dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
+pub struct WorkspaceMember {
     /// The name of its folder: `ca` for the package `fodo-ca`.
     pub name: String,
     /// The workspace members that it uses, sorted. Dev-dependencies are excluded.
@@ -20,7 +20,7 @@ pub struct Member {
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// The members, sorted by name.
-    pub members: Vec<Member>,
+    pub members: Vec<WorkspaceMember>,
     /// The root sources of libraries and programs, relative to the workspace root.
     pub roots: Vec<String>,
     /// `(name version, licence)` of every external package.
@@ -62,9 +62,11 @@ impl Metadata {
     }
 }
 
-fn member(package: &Value) -> Member {
-    let mut found =
-        Member { name: short(package["name"].as_str().unwrap_or_default()).to_string(), ..Member::default() };
+fn member(package: &Value) -> WorkspaceMember {
+    let mut found = WorkspaceMember {
+        name: short(package["name"].as_str().unwrap_or_default()).to_string(),
+        ..WorkspaceMember::default()
+    };
     for dependency in package["dependencies"].as_array().into_iter().flatten() {
         let name = dependency["name"].as_str().unwrap_or_default();
         if dependency["kind"].as_str() == Some("dev") {
@@ -110,7 +112,7 @@ mod tests {
         });
 
         let metadata = Metadata::from_json(&json);
-        let expected = Member { name: "ca".into(), members: vec!["data".into()], outside: vec!["mio".into()] };
+        let expected = WorkspaceMember { name: "ca".into(), members: vec!["data".into()], outside: vec!["mio".into()] };
         assert_eq!(metadata.members, [expected]);
         assert_eq!(metadata.roots, ["crates/ca/src/lib.rs"]);
         assert_eq!(metadata.licences, [("mio 1.0.0".to_string(), "MIT".to_string())]);

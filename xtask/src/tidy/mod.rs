@@ -7,6 +7,7 @@ mod licences;
 mod links;
 mod metadata;
 mod modules;
+mod names;
 mod pins;
 pub mod repository;
 mod safety;
@@ -53,6 +54,7 @@ pub fn report(root: &Path) -> Result<(), String> {
     let mut offences = Vec::new();
     offences.extend(words::check(&repository));
     offences.extend(language::check(&repository));
+    offences.extend(names::check(&repository));
     offences.extend(links::check(&repository));
     offences.extend(pins::check(&repository));
     offences.extend(freedom::check(&repository));

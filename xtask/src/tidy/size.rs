@@ -18,7 +18,7 @@ const HEADING: &str = "\
 ";
 
 /// The path of a file, or the path and name of a function.
-type Name = String;
+type ItemName = String;
 
 /// A measured item: its length, and the line where it starts (0 for a file).
 struct Measured {
@@ -69,7 +69,7 @@ pub fn tightened(repository: &Repository) -> String {
     text
 }
 
-fn giants(repository: &Repository) -> BTreeMap<Name, Measured> {
+fn giants(repository: &Repository) -> BTreeMap<ItemName, Measured> {
     let mut found = BTreeMap::new();
     for file in repository.rust_files() {
         let n_lines = file.text.lines().count() - source::n_test_lines(&file.text).unwrap_or(0);
@@ -87,7 +87,7 @@ fn giants(repository: &Repository) -> BTreeMap<Name, Measured> {
     found
 }
 
-fn listed(list: &str) -> BTreeMap<Name, usize> {
+fn listed(list: &str) -> BTreeMap<ItemName, usize> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).filter_map(|(n, name)| Some((name.into(), n.parse().ok()?))).collect()
 }

@@ -4,7 +4,7 @@ use fodo_data::{Kind, Value};
 
 use super::{DroppedPut, Event, ServerState};
 use crate::Sid;
-use crate::dbr::{self, DbrType, Level};
+use crate::dbr::{self, AttributeLevel, DbrType};
 use crate::eca::Eca;
 use crate::frame::Plan;
 use crate::message::{Header, Request};
@@ -74,7 +74,7 @@ fn check_write_type(request: &Header) -> Result<(), Eca> {
     let is_acknowledgement = dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS;
     match (dbr.kind(), dbr.level(), Request::from_header(request)) {
         (None, ..) => Err(Eca::BADTYPE),
-        (_, Some(Level::Plain), _) => Ok(()),
+        (_, Some(AttributeLevel::Plain), _) => Ok(()),
         (_, Some(_), Request::Write { .. }) => Ok(()),
         _ if is_acknowledgement => Ok(()),
         _ => Err(Eca::PUTFAIL),

@@ -4,7 +4,7 @@
 
 use super::fit::{Quadratic, derivative};
 use super::run::{index, random, random_normal, truth};
-use super::{ArrayFunction, ArrayPair, Binary, Edit, Join, Many, NO_ARG, Op, Pick, Program, Unary};
+use super::{ArrayFunction, ArrayPair, Binary, CompiledExpression, Edit, Join, Many, NO_ARG, Op, Pick, Unary};
 
 /// The result of a division by zero.
 const MOST: f64 = 1e35_f32 as f64;
@@ -95,7 +95,7 @@ impl Item {
     }
 }
 
-impl Program {
+impl CompiledExpression {
     /// The result. `None`: an operation is impossible.
     pub(crate) fn run_array(&self, inputs: &mut ArrayInputs) -> Option<Item> {
         self.run_with(Item::number, |op, stack| inputs.step(op, stack))
@@ -468,7 +468,7 @@ mod tests {
         let mut args: Vec<f64> = (1..=12).map(f64::from).collect();
         let rows: [&[f64]; 4] = [&[1.0, 2.0, 4.0, 8.0, 4.0, 2.0, 1.0], &[3.0, 1.0, -1.0, -2.0], &[0.0; N], &[1.0; N]];
         let mut arrays: Vec<Vec<f64>> = rows.iter().map(|row| row.to_vec()).collect();
-        let program = Program::compile_array(expression).map_err(|error| (expression, error)).ok()?;
+        let program = CompiledExpression::compile_array(expression).map_err(|error| (expression, error)).ok()?;
         let array: Vec<f64> = vec![5.0; N];
         let mut inputs =
             ArrayInputs { args: &mut args, arrays: &mut arrays, assigned: 0, value: 100.0, array: &array, n: N };
@@ -572,10 +572,10 @@ mod tests {
         assert_eq!(run("SQRT(BB)"), None);
         assert_eq!(run("FITMPOLY(AA,1)"), None);
         assert_eq!(run("NDERIV(AA,0)"), None);
-        assert!(Program::compile_array("FITQ(AA,7)").is_err());
-        assert!(Program::compile_array("'text'").is_err());
-        assert!(Program::compile_array("AVG()").is_err());
-        assert!(Program::compile_text("AVG(AA)").is_err());
+        assert!(CompiledExpression::compile_array("FITQ(AA,7)").is_err());
+        assert!(CompiledExpression::compile_array("'text'").is_err());
+        assert!(CompiledExpression::compile_array("AVG()").is_err());
+        assert!(CompiledExpression::compile_text("AVG(AA)").is_err());
         assert_eq!(number("SQRT(-1)"), 0.0);
     }
 }

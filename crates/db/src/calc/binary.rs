@@ -5,7 +5,7 @@
 
 use super::Checksum;
 use super::format::{escaped, unescaped};
-use super::text::Operand;
+use super::text::TextValue;
 
 impl Checksum {
     /// The checksum of a text, alone or appended to the text.
@@ -100,14 +100,14 @@ fn layout(format: &[u8]) -> Option<(BinaryFormat, bool, &[u8])> {
 }
 
 /// READ: converts the bytes of a text to a number. `None`: too few bytes, or no conversion in the format.
-pub(super) fn read(text: &[u8], format: &[u8]) -> Option<Operand> {
+pub(super) fn read(text: &[u8], format: &[u8]) -> Option<TextValue> {
     let bytes = unescaped(text);
     let (mut bytes, mut format) = (bytes.as_slice(), format);
     loop {
         let start = format.iter().position(|byte| *byte == b'%')? + 1;
         let (layout, is_skipped, rest) = layout(format.get(start..)?)?;
         if !is_skipped {
-            return layout.number(bytes).map(Operand::Number);
+            return layout.number(bytes).map(TextValue::Number);
         }
         bytes = bytes.get(layout.n_bytes()..)?;
         format = rest;
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn numbers_are_read_from_bytes() {
         let read = |text: &str, format: &str| match read(text.as_bytes(), format.as_bytes()) {
-            Some(Operand::Number(number)) => number,
+            Some(TextValue::Number(number)) => number,
             other => panic!("{other:?}"),
         };
 

@@ -2,33 +2,33 @@
 
 use fodo_data::{Text, number_at_start};
 
-use super::words::{ARRAY_OPERANDS, ARRAY_OPERATORS, OPERANDS, OPERATORS, Operand, TEXT_OPERANDS, TEXT_OPERATORS};
-use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick, Program};
+use super::words::{ARRAY_OPERANDS, ARRAY_OPERATORS, OPERANDS, OPERATORS, TEXT_OPERANDS, TEXT_OPERATORS, WordKind};
+use super::{CalcError, CompiledExpression, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick};
 use crate::limit;
 
-impl Program {
+impl CompiledExpression {
     /// Compiles an expression.
-    pub(crate) fn compile(text: &str) -> Result<Program, CalcError> {
-        Program::compile_as(Dialect::Numbers, text)
+    pub(crate) fn compile(text: &str) -> Result<CompiledExpression, CalcError> {
+        CompiledExpression::compile_as(Dialect::Numbers, text)
     }
 
-    /// As [`Program::compile`], for [`Program::run_text`].
-    pub(crate) fn compile_text(text: &str) -> Result<Program, CalcError> {
-        Program::compile_as(Dialect::Texts, text)
+    /// As [`CompiledExpression::compile`], for [`CompiledExpression::run_text`].
+    pub(crate) fn compile_text(text: &str) -> Result<CompiledExpression, CalcError> {
+        CompiledExpression::compile_as(Dialect::Texts, text)
     }
 
-    /// As [`Program::compile`], for [`Program::run_array`].
-    pub(crate) fn compile_array(text: &str) -> Result<Program, CalcError> {
-        Program::compile_as(Dialect::Arrays, text)
+    /// As [`CompiledExpression::compile`], for [`CompiledExpression::run_array`].
+    pub(crate) fn compile_array(text: &str) -> Result<CompiledExpression, CalcError> {
+        CompiledExpression::compile_as(Dialect::Arrays, text)
     }
 
-    fn compile_as(dialect: Dialect, text: &str) -> Result<Program, CalcError> {
+    fn compile_as(dialect: Dialect, text: &str) -> Result<CompiledExpression, CalcError> {
         let mut compiler = Compiler { dialect, text, position: 0, ops: Vec::new(), texts: Vec::new(), depth: 0 };
         compiler.statements(None)?;
         if compiler.ops.len() > usize::from(u16::MAX) {
             return Err(CalcError { position: 0, reason: "the expression is too long" });
         }
-        let program = Program { ops: compiler.ops.into(), texts: compiler.texts.into() };
+        let program = CompiledExpression { ops: compiler.ops.into(), texts: compiler.texts.into() };
         if program.stack_needed() > limit::CALC_STACK_MAX {
             return Err(CalcError { position: 0, reason: "the expression needs more than 80 values on the stack" });
         }
@@ -240,29 +240,29 @@ impl Compiler<'_> {
         };
         self.position += name.len();
         match operand {
-            Operand::Push(op) => self.ops.push(op),
-            Operand::Prefix(unary) => {
+            WordKind::Push(op) => self.ops.push(op),
+            WordKind::Prefix(unary) => {
                 const TIGHTEST: u8 = 8;
                 self.expression(TIGHTEST)?;
                 self.ops.push(Op::Unary(unary));
             }
-            Operand::Call(unary) => {
+            WordKind::Call(unary) => {
                 self.arguments(1, start)?;
                 self.ops.push(Op::Unary(unary));
             }
-            Operand::Call2(binary) => {
+            WordKind::Call2(binary) => {
                 self.arguments(2, start)?;
                 self.ops.push(Op::Binary(binary));
             }
-            Operand::Edit(edit) => {
+            WordKind::Edit(edit) => {
                 self.arguments(1, start)?;
                 self.ops.push(Op::Edit(edit));
             }
-            Operand::Join(join) => {
+            WordKind::Join(join) => {
                 self.arguments(2, start)?;
                 self.ops.push(Op::Join(join));
             }
-            Operand::Until => {
+            WordKind::Until => {
                 self.blanks();
                 if !self.take("(") {
                     return self.fail("'(' is missing");
@@ -272,16 +272,16 @@ impl Compiler<'_> {
                 self.close(")")?;
                 self.ops.push(Op::Until(start));
             }
-            Operand::OfArray(function) => {
+            WordKind::OfArray(function) => {
                 self.arguments(1, start)?;
                 self.ops.push(Op::OfArray(function));
             }
-            Operand::OfPair(pair) => {
+            WordKind::OfPair(pair) => {
                 self.arguments(2, start)?;
                 self.ops.push(Op::OfPair(pair));
             }
-            Operand::Fit { is_masked } => self.fit(is_masked)?,
-            Operand::CallMany(many) => {
+            WordKind::Fit { is_masked } => self.fit(is_masked)?,
+            WordKind::CallMany(many) => {
                 let n = self.arguments(0, start)?;
                 self.ops.push(Op::Many(many, n));
             }
@@ -358,7 +358,7 @@ impl Compiler<'_> {
     }
 
     /// The longest name at this position: ABS is not A.
-    fn named(&self) -> Option<(&'static str, Operand)> {
+    fn named(&self) -> Option<(&'static str, WordKind)> {
         let more: &[_] = match self.dialect {
             Dialect::Numbers => &[],
             Dialect::Texts => TEXT_OPERANDS,
@@ -488,7 +488,7 @@ mod tests {
         for (index, arg) in args.iter_mut().enumerate() {
             *arg = index as f64 + 1.0;
         }
-        match Program::compile(text) {
+        match CompiledExpression::compile(text) {
             Ok(program) => program.run(&mut args, 100.0).unwrap_or(f64::NAN),
             Err(error) => panic!("{text}: {error}"),
         }
@@ -543,7 +543,7 @@ mod tests {
         for text in
             ["infinit", "nana", "nan(", "0x", "0x100000000", "1e999", "1e-999", "1e-310", ".", ".e5", "00x1", "1e"]
         {
-            assert!(Program::compile(text).is_err(), "{text}");
+            assert!(CompiledExpression::compile(text).is_err(), "{text}");
         }
         assert_eq!((run("1."), run(".5"), run("010"), run("0X1f")), (1.0, 0.5, 10.0, 31.0));
     }
@@ -556,7 +556,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
-        let error = |text| Program::compile(text).map(|_| ()).map_err(|error| (error.position, error.reason));
+        let error =
+            |text| CompiledExpression::compile(text).map(|_| ()).map_err(|error| (error.position, error.reason));
 
         assert_eq!(error("A+"), Err((2, "a value is missing")));
         assert_eq!(error("(A"), Err((2, "')' is missing")));
@@ -570,7 +571,7 @@ mod tests {
 
     #[test]
     fn an_expression_of_brackets_alone_is_refused_not_overflown() {
-        assert!(Program::compile(&"(".repeat(10_000)).is_err());
-        assert!(Program::compile(&"-".repeat(10_000)).is_err());
+        assert!(CompiledExpression::compile(&"(".repeat(10_000)).is_err());
+        assert!(CompiledExpression::compile(&"-".repeat(10_000)).is_err());
     }
 }

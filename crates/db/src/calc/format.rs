@@ -1,6 +1,6 @@
 //! printf and sscanf for one value, and C escapes, for the language with texts.
 
-use super::text::Operand;
+use super::text::TextValue;
 use crate::limit;
 
 /// One conversion, `%-8.3lf`.
@@ -93,7 +93,7 @@ fn digits(text: &[u8]) -> (usize, &[u8]) {
 }
 
 /// printf for a format with at most one conversion. `None`: there are more conversions, or an unknown one.
-pub(super) fn print(format: &[u8], value: Operand) -> Option<Vec<u8>> {
+pub(super) fn print(format: &[u8], value: TextValue) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut value = Some(value);
     let mut rest = format;
@@ -113,7 +113,7 @@ pub(super) fn print(format: &[u8], value: Operand) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn converted(conversion: &Conversion, value: Operand) -> Option<Vec<u8>> {
+fn converted(conversion: &Conversion, value: TextValue) -> Option<Vec<u8>> {
     if conversion.is_skipped {
         return None;
     }
@@ -186,7 +186,7 @@ fn general(number: f64, digits: usize, keeps_zeros: bool) -> String {
 }
 
 /// sscanf for a format of one value. `None`: the text does not match.
-pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<Operand> {
+pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<TextValue> {
     let mut found = None;
     let (mut text, mut rest) = (text, format);
     while let Some((&byte, tail)) = rest.split_first() {
@@ -217,11 +217,11 @@ pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<Operand> {
 }
 
 /// Parses the value at the start of a text. Also returns its number of bytes.
-fn scanned(conversion: &Conversion, text: &[u8]) -> Option<(Operand, usize)> {
+fn scanned(conversion: &Conversion, text: &[u8]) -> Option<(TextValue, usize)> {
     let limit = if conversion.width == 0 { text.len() } else { conversion.width.min(text.len()) };
     let text = text.get(..limit)?;
     let while_true = |is_wanted: &dyn Fn(u8) -> bool| text.iter().take_while(|byte| is_wanted(**byte)).count();
-    let of_text = |n: usize| (n > 0).then(|| (Operand::Text(text.get(..n).unwrap_or_default().to_vec()), n));
+    let of_text = |n: usize| (n > 0).then(|| (TextValue::Text(text.get(..n).unwrap_or_default().to_vec()), n));
     match conversion.kind {
         b's' => of_text(while_true(&|byte| !byte.is_ascii_whitespace())),
         b'[' => of_text(while_true(&|byte| conversion.takes(byte))),
@@ -240,13 +240,13 @@ fn scanned(conversion: &Conversion, text: &[u8]) -> Option<(Operand, usize)> {
                 let start = words.get(..*n);
                 start.is_some_and(|start| !start.ends_with(char::is_whitespace) && start.parse::<f64>().is_ok())
             })?;
-            Some((Operand::Number(words.get(..n)?.parse().ok()?), n))
+            Some((TextValue::Number(words.get(..n)?.parse().ok()?), n))
         }
         _ => None,
     }
 }
 
-fn whole(text: &[u8], base: u32) -> Option<(Operand, usize)> {
+fn whole(text: &[u8], base: u32) -> Option<(TextValue, usize)> {
     let n_sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     let body = text.get(n_sign..)?;
     let n_prefix = if base == 16 && matches!(body, [b'0', b'x' | b'X', ..]) { 2 } else { 0 };
@@ -254,7 +254,7 @@ fn whole(text: &[u8], base: u32) -> Option<(Operand, usize)> {
     let (number, n_digits) =
         digits.fold((0.0, 0), |(number, n), digit| (number * f64::from(base) + f64::from(digit), n + 1));
     let number = if text.first() == Some(&b'-') { -number } else { number };
-    (n_digits > 0).then_some((Operand::Number(number), n_sign + n_prefix + n_digits))
+    (n_digits > 0).then_some((TextValue::Number(number), n_sign + n_prefix + n_digits))
 }
 
 const ESCAPES: [(u8, u8); 9] = [
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     fn printed(format: &str, number: f64) -> String {
-        let text = print(format.as_bytes(), Operand::Number(number));
+        let text = print(format.as_bytes(), TextValue::Number(number));
         text.map_or("none".into(), |text| String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -342,12 +342,12 @@ mod tests {
     #[test]
     fn values_are_found_as_sscanf_finds_them() {
         let number = |text: &str, format: &str| scan(text.as_bytes(), format.as_bytes());
-        assert_eq!(number("pos 12.5mm", "pos %lf"), Some(Operand::Number(12.5)));
-        assert_eq!(number("a=1 b=2", "a=%*d b=%d"), Some(Operand::Number(2.0)));
-        assert_eq!(number("0x1F", "%i"), Some(Operand::Number(31.0)));
-        assert_eq!(number("12345", "%3d"), Some(Operand::Number(123.0)));
-        assert_eq!(number("ab-cd!", "%[a-z-]"), Some(Operand::Text(b"ab-cd".to_vec())));
-        assert_eq!(number("key: value", "%[^:]"), Some(Operand::Text(b"key".to_vec())));
+        assert_eq!(number("pos 12.5mm", "pos %lf"), Some(TextValue::Number(12.5)));
+        assert_eq!(number("a=1 b=2", "a=%*d b=%d"), Some(TextValue::Number(2.0)));
+        assert_eq!(number("0x1F", "%i"), Some(TextValue::Number(31.0)));
+        assert_eq!(number("12345", "%3d"), Some(TextValue::Number(123.0)));
+        assert_eq!(number("ab-cd!", "%[a-z-]"), Some(TextValue::Text(b"ab-cd".to_vec())));
+        assert_eq!(number("key: value", "%[^:]"), Some(TextValue::Text(b"key".to_vec())));
         assert_eq!(number("nothing", "%d"), None);
         assert_eq!(number("1 2", "%d %d"), None);
     }

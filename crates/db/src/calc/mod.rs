@@ -40,13 +40,13 @@ enum Dialect {
 
 /// A compiled expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Program {
+pub(crate) struct CompiledExpression {
     ops: Box<[Op]>,
     /// The texts that [`Op::Literal`] indexes.
     texts: Box<[Text]>,
 }
 
-impl Program {
+impl CompiledExpression {
     /// A bit for each argument that the program reads; A is the lowest.
     pub(crate) fn args_used(&self) -> u32 {
         let bit = |op: &Op| if let Op::Arg(index) = op { 1_u32 << *index } else { 0 };

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Binary, Many, N_ARGS, Op, Program, Unary};
+use super::{Binary, CompiledExpression, Many, N_ARGS, Op, Unary};
 use crate::limit;
 
-impl Program {
+impl CompiledExpression {
     /// The result, with `args` as the inputs A to U and `value` as VAL. `None`: the program is invalid, which the
     /// compiler prevents.
     pub(crate) fn run(&self, args: &mut [f64; N_ARGS], value: f64) -> Option<f64> {

@@ -7,7 +7,7 @@ use fodo_data::{Text, format_f64, parse_f64};
 use super::binary::{read, write};
 use super::format::{escaped, print, scan, unescaped};
 use super::run::{index, random, random_normal, truth};
-use super::{Binary, Edit, Join, Many, Op, Pick, Program, Unary};
+use super::{Binary, CompiledExpression, Edit, Join, Many, Op, Pick, Unary};
 
 /// Maximum bytes of a text in an expression, the same as in the record fields.
 pub(super) const TEXT_BYTES_MAX: usize = 39;
@@ -18,7 +18,7 @@ const SMALL: f64 = 1e-11;
 
 /// A value of an expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operand {
+pub(crate) enum TextValue {
     Number(f64),
     Text(Vec<u8>),
 }
@@ -36,38 +36,38 @@ pub(crate) struct TextInputs<'a> {
     pub(crate) text: &'a Text,
 }
 
-impl Operand {
+impl TextValue {
     /// The number at the start of a text; 0 if there is none.
     pub(crate) fn number(&self) -> f64 {
         match self {
-            Operand::Number(number) => *number,
-            Operand::Text(text) => parse_f64(&Text::from_bytes(text)).unwrap_or(0.0),
+            TextValue::Number(number) => *number,
+            TextValue::Text(text) => parse_f64(&Text::from_bytes(text)).unwrap_or(0.0),
         }
     }
 
     /// Converts to text; a number gets `precision` digits after the decimal point.
     pub(crate) fn text(self, precision: i16) -> Vec<u8> {
         match self {
-            Operand::Number(number) if number.is_nan() => b"NaN".to_vec(),
-            Operand::Number(number) => format_f64(number, precision).into_bytes(),
-            Operand::Text(text) => text,
+            TextValue::Number(number) if number.is_nan() => b"NaN".to_vec(),
+            TextValue::Number(number) => format_f64(number, precision).into_bytes(),
+            TextValue::Text(text) => text,
         }
     }
 
     /// The first number anywhere in a text.
     fn first_number(&self) -> f64 {
-        let Operand::Text(text) = self else { return self.number() };
+        let TextValue::Text(text) = self else { return self.number() };
         let Some(mut start) = text.iter().position(u8::is_ascii_digit) else { return 0.0 };
         for sign in [b'.', b'-'] {
             if start > 0 && text.get(start - 1) == Some(&sign) {
                 start -= 1;
             }
         }
-        Operand::Text(text.get(start..).unwrap_or_default().to_vec()).number()
+        TextValue::Text(text.get(start..).unwrap_or_default().to_vec()).number()
     }
 }
 
-impl Program {
+impl CompiledExpression {
     /// Whether the expression uses texts: then SVAL gets all digits of a number, else as many as in PREC.
     pub(crate) fn is_textual(&self) -> bool {
         let is_of_text = |op: &Op| {
@@ -77,20 +77,20 @@ impl Program {
     }
 
     /// The result. A missing argument is 0 or empty. `None`: an operation is impossible, such as a division by zero.
-    pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {
-        self.run_with(Operand::number, |op, stack| self.step(op, stack, inputs))
+    pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<TextValue> {
+        self.run_with(TextValue::number, |op, stack| self.step(op, stack, inputs))
     }
 
-    fn step(&self, op: Op, stack: &mut Vec<Operand>, inputs: &mut TextInputs) -> Option<()> {
+    fn step(&self, op: Op, stack: &mut Vec<TextValue>, inputs: &mut TextInputs) -> Option<()> {
         let pushed = match op {
-            Op::Number(number) => Operand::Number(number),
-            Op::Arg(index) => Operand::Number(fetched(inputs.args, index.into())),
-            Op::Value => Operand::Number(inputs.value),
-            Op::Random => Operand::Number(random()),
-            Op::Normal => Operand::Number(random_normal()),
-            Op::Literal(index) => Operand::Text(cut(self.texts.get(usize::from(index))?.as_bytes().to_vec())),
-            Op::TextArg(index) => Operand::Text(fetched_text(inputs.texts, index.into())),
-            Op::TextValue => Operand::Text(inputs.text.as_bytes().to_vec()),
+            Op::Number(number) => TextValue::Number(number),
+            Op::Arg(index) => TextValue::Number(fetched(inputs.args, index.into())),
+            Op::Value => TextValue::Number(inputs.value),
+            Op::Random => TextValue::Number(random()),
+            Op::Normal => TextValue::Number(random_normal()),
+            Op::Literal(index) => TextValue::Text(cut(self.texts.get(usize::from(index))?.as_bytes().to_vec())),
+            Op::TextArg(index) => TextValue::Text(fetched_text(inputs.texts, index.into())),
+            Op::TextValue => TextValue::Text(inputs.text.as_bytes().to_vec()),
             Op::Store(index) => {
                 inputs.keep(Some(usize::from(index)), stack.pop()?.number());
                 return Some(());
@@ -109,7 +109,7 @@ impl Program {
                 inputs.keep_text(index(stack.pop()?.number()), value);
                 return Some(());
             }
-            Op::Unary(unary) => Operand::Number(apply_unary(unary, stack.pop()?.number())?),
+            Op::Unary(unary) => TextValue::Number(apply_unary(unary, stack.pop()?.number())?),
             Op::Binary(binary) => {
                 let right = stack.pop()?;
                 apply_binary(binary, stack.pop()?, right)?
@@ -144,7 +144,7 @@ impl TextInputs<'_> {
         }
     }
 
-    fn keep_text(&mut self, index: Option<usize>, value: Operand) {
+    fn keep_text(&mut self, index: Option<usize>, value: TextValue) {
         if let Some(arg) = index.and_then(|index| self.texts.get_mut(index)) {
             *arg = Text::from_bytes(&value.text(DIGITS));
         }
@@ -169,18 +169,18 @@ fn apply_unary(unary: Unary, operand: f64) -> Option<f64> {
 
 /// Operates on numbers unless both operands are texts. Numbers that are close are equal; a division by zero has no
 /// result.
-fn apply_binary(binary: Binary, left: Operand, right: Operand) -> Option<Operand> {
-    if let (Operand::Text(left), Operand::Text(right)) = (&left, &right)
+fn apply_binary(binary: Binary, left: TextValue, right: TextValue) -> Option<TextValue> {
+    if let (TextValue::Text(left), TextValue::Text(right)) = (&left, &right)
         && let Some(result) = of_texts(binary, left, right)
     {
         return Some(result);
     }
-    if let (Operand::Text(text), Binary::ShiftLeft | Binary::ShiftRight) = (&left, binary) {
-        return Some(Operand::Text(shifted(text, binary, right.number())));
+    if let (TextValue::Text(text), Binary::ShiftLeft | Binary::ShiftRight) = (&left, binary) {
+        return Some(TextValue::Text(shifted(text, binary, right.number())));
     }
     let (left, right) = (left.number(), right.number());
     let whole = |number: f64| number as i64;
-    Some(Operand::Number(match binary {
+    Some(TextValue::Number(match binary {
         Binary::Divide if right == 0.0 => return None,
         Binary::Modulo => whole(left).checked_rem(whole(right))? as f64,
         Binary::Less => truth(right - left > SMALL),
@@ -197,16 +197,16 @@ fn apply_binary(binary: Binary, left: Operand, right: Operand) -> Option<Operand
 }
 
 /// The result of `+`, `-` or a comparison of two texts; `None`: the operator needs numbers.
-fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<Operand> {
+fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<TextValue> {
     Some(match binary {
-        Binary::Add => Operand::Text(cut([left, right].concat())),
-        Binary::Subtract => Operand::Text(replaced(left, find(left, right), right.len(), b"")),
-        Binary::Less => Operand::Number(truth(left < right)),
-        Binary::LessOrEqual => Operand::Number(truth(left <= right)),
-        Binary::Greater => Operand::Number(truth(left > right)),
-        Binary::GreaterOrEqual => Operand::Number(truth(left >= right)),
-        Binary::Equal => Operand::Number(truth(left == right)),
-        Binary::NotEqual => Operand::Number(truth(left != right)),
+        Binary::Add => TextValue::Text(cut([left, right].concat())),
+        Binary::Subtract => TextValue::Text(replaced(left, find(left, right), right.len(), b"")),
+        Binary::Less => TextValue::Number(truth(left < right)),
+        Binary::LessOrEqual => TextValue::Number(truth(left <= right)),
+        Binary::Greater => TextValue::Number(truth(left > right)),
+        Binary::GreaterOrEqual => TextValue::Number(truth(left >= right)),
+        Binary::Equal => TextValue::Number(truth(left == right)),
+        Binary::NotEqual => TextValue::Number(truth(left != right)),
         _ => return None,
     })
 }
@@ -220,92 +220,94 @@ fn shifted(text: &[u8], binary: Binary, by: f64) -> Vec<u8> {
     }
 }
 
-fn apply_many(many: Many, operands: Vec<Operand>) -> Operand {
-    let are_texts = operands.iter().all(|operand| matches!(operand, Operand::Text(_)));
+fn apply_many(many: Many, operands: Vec<TextValue>) -> TextValue {
+    let are_texts = operands.iter().all(|operand| matches!(operand, TextValue::Text(_)));
     if are_texts && matches!(many, Many::Min | Many::Max) {
         let join = if many == Many::Min { Join::Lesser } else { Join::Greater };
         let best = operands.into_iter().reduce(|best, next| join.extreme(best, next));
-        return best.unwrap_or(Operand::Text(Vec::new()));
+        return best.unwrap_or(TextValue::Text(Vec::new()));
     }
-    let numbers: Vec<f64> = operands.iter().map(Operand::number).collect();
-    Operand::Number(many.apply(&numbers))
+    let numbers: Vec<f64> = operands.iter().map(TextValue::number).collect();
+    TextValue::Number(many.apply(&numbers))
 }
 
 impl Edit {
-    fn apply(self, operand: Operand, inputs: &TextInputs) -> Operand {
-        let index = |operand: &Operand| index(operand.number()).unwrap_or(usize::MAX);
+    fn apply(self, operand: TextValue, inputs: &TextInputs) -> TextValue {
+        let index = |operand: &TextValue| index(operand.number()).unwrap_or(usize::MAX);
         match (self, operand) {
-            (Edit::ToNumber, operand) => Operand::Number(operand.first_number()),
-            (Edit::ToWhole, operand) => Operand::Number(operand.first_number().round()),
-            (Edit::ToText, operand) => Operand::Text(operand.text(DIGITS)),
-            (Edit::Length, operand) => Operand::Number(operand.text(DIGITS).len() as f64),
-            (Edit::Byte, Operand::Text(text)) => {
-                Operand::Number(text.first().map_or(0.0, |byte| f64::from(*byte as i8)))
+            (Edit::ToNumber, operand) => TextValue::Number(operand.first_number()),
+            (Edit::ToWhole, operand) => TextValue::Number(operand.first_number().round()),
+            (Edit::ToText, operand) => TextValue::Text(operand.text(DIGITS)),
+            (Edit::Length, operand) => TextValue::Number(operand.text(DIGITS).len() as f64),
+            (Edit::Byte, TextValue::Text(text)) => {
+                TextValue::Number(text.first().map_or(0.0, |byte| f64::from(*byte as i8)))
             }
-            (Edit::Escape, Operand::Text(text)) => Operand::Text(cut(escaped(&text))),
-            (Edit::Unescape, Operand::Text(text)) => Operand::Text(unescaped(&text)),
-            (Edit::Checksum(checksum, is_appended), Operand::Text(text)) => {
-                Operand::Text(cut(checksum.apply(&text, is_appended)))
+            (Edit::Escape, TextValue::Text(text)) => TextValue::Text(cut(escaped(&text))),
+            (Edit::Unescape, TextValue::Text(text)) => TextValue::Text(unescaped(&text)),
+            (Edit::Checksum(checksum, is_appended), TextValue::Text(text)) => {
+                TextValue::Text(cut(checksum.apply(&text, is_appended)))
             }
             (Edit::Byte | Edit::Escape | Edit::Unescape | Edit::Checksum(..), number) => number,
-            (Edit::Fetch, operand) => Operand::Number(fetched(inputs.args, index(&operand))),
-            (Edit::FetchText, operand) => Operand::Text(fetched_text(inputs.texts, index(&operand))),
+            (Edit::Fetch, operand) => TextValue::Number(fetched(inputs.args, index(&operand))),
+            (Edit::FetchText, operand) => TextValue::Text(fetched_text(inputs.texts, index(&operand))),
         }
     }
 }
 
 impl Join {
-    fn apply(self, left: Operand, right: Operand) -> Option<Operand> {
+    fn apply(self, left: TextValue, right: TextValue) -> Option<TextValue> {
         match (self, left, right) {
             (Join::Lesser | Join::Greater, left, right) => Some(self.extreme(left, right)),
-            (Join::SubtractLast, Operand::Text(left), Operand::Text(right)) => {
+            (Join::SubtractLast, TextValue::Text(left), TextValue::Text(right)) => {
                 let last = left.windows(right.len().max(1)).rposition(|part| part == right);
-                Some(Operand::Text(replaced(&left, last, right.len(), b"")))
+                Some(TextValue::Text(replaced(&left, last, right.len(), b"")))
             }
-            (Join::SubtractLast, left, right) => Some(Operand::Number(left.number() - right.number())),
-            (Join::Print, Operand::Text(format), value) => print(&format, value).map(cut).map(Operand::Text),
-            (Join::Scan, Operand::Text(text), Operand::Text(format)) => scan(&text, &format),
-            (Join::Read, Operand::Text(text), Operand::Text(format)) => read(&text, &format),
-            (Join::Write, Operand::Text(format), value) => write(&format, value.number()).map(cut).map(Operand::Text),
+            (Join::SubtractLast, left, right) => Some(TextValue::Number(left.number() - right.number())),
+            (Join::Print, TextValue::Text(format), value) => print(&format, value).map(cut).map(TextValue::Text),
+            (Join::Scan, TextValue::Text(text), TextValue::Text(format)) => scan(&text, &format),
+            (Join::Read, TextValue::Text(text), TextValue::Text(format)) => read(&text, &format),
+            (Join::Write, TextValue::Text(format), value) => {
+                write(&format, value.number()).map(cut).map(TextValue::Text)
+            }
             (Join::Print | Join::Scan | Join::Read | Join::Write, ..) => None,
         }
     }
 
     /// The lesser or greater of two values, compared as texts if both are texts, else as numbers.
-    fn extreme(self, left: Operand, right: Operand) -> Operand {
+    fn extreme(self, left: TextValue, right: TextValue) -> TextValue {
         let is_right = |is_less: bool, is_greater: bool| if self == Join::Lesser { is_less } else { is_greater };
         match (left, right) {
-            (Operand::Text(left), Operand::Text(right)) => {
-                Operand::Text(if is_right(right < left, right > left) { right } else { left })
+            (TextValue::Text(left), TextValue::Text(right)) => {
+                TextValue::Text(if is_right(right < left, right > left) { right } else { left })
             }
             (left, right) => {
                 let (left, right) = (left.number(), right.number());
-                Operand::Number(if is_right(right < left, right > left) { right } else { left })
+                TextValue::Number(if is_right(right < left, right > left) { right } else { left })
             }
         }
     }
 }
 
 impl Pick {
-    fn apply(self, text: Vec<u8>, first: Operand, last: Operand) -> Operand {
+    fn apply(self, text: Vec<u8>, first: TextValue, last: TextValue) -> TextValue {
         if self == Pick::Replace {
             let (old, new) = (first.text(DIGITS), last.text(DIGITS));
-            return Operand::Text(cut(replaced(&text, find(&text, &old), old.len(), &new)));
+            return TextValue::Text(cut(replaced(&text, find(&text, &old), old.len(), &new)));
         }
         let len = text.len() as i64;
         let counted = |number: f64| if number < 0.0 { number as i64 + len } else { number as i64 };
         // If a border is a text, the range excludes it.
         let from = match first {
-            Operand::Number(number) => counted(number),
-            Operand::Text(border) => find(&text, &border).map_or(0, |at| (at + border.len()) as i64),
+            TextValue::Number(number) => counted(number),
+            TextValue::Text(border) => find(&text, &border).map_or(0, |at| (at + border.len()) as i64),
         };
         let to = match last {
-            Operand::Number(number) => counted(number),
-            Operand::Text(border) if border.is_empty() => len,
-            Operand::Text(border) => find(&text, &border).map_or(len, |at| at as i64 - 1),
+            TextValue::Number(number) => counted(number),
+            TextValue::Text(border) if border.is_empty() => len,
+            TextValue::Text(border) => find(&text, &border).map_or(len, |at| at as i64 - 1),
         };
         let (from, end) = (from.clamp(0, len) as usize, to.saturating_add(1).clamp(0, len) as usize);
-        Operand::Text(text.get(from..end).unwrap_or_default().to_vec())
+        TextValue::Text(text.get(from..end).unwrap_or_default().to_vec())
     }
 }
 
@@ -329,24 +331,24 @@ fn cut(mut text: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn run(expression: &str) -> Option<Operand> {
+    fn run(expression: &str) -> Option<TextValue> {
         let mut args: Vec<f64> = (1..=12).map(f64::from).collect();
         let mut texts: Vec<Text> = ["one", "two three", "x=-1.5 mm"].map(Text::from).to_vec();
-        let program = Program::compile_text(expression).map_err(|error| (expression, error)).ok()?;
+        let program = CompiledExpression::compile_text(expression).map_err(|error| (expression, error)).ok()?;
         let mut inputs = TextInputs { args: &mut args, texts: &mut texts, value: 100.0, text: &"before".into() };
         program.run_text(&mut inputs)
     }
 
     fn text(expression: &str) -> String {
         match run(expression) {
-            Some(Operand::Text(text)) => String::from_utf8(text).unwrap_or_default(),
+            Some(TextValue::Text(text)) => String::from_utf8(text).unwrap_or_default(),
             other => format!("{other:?}"),
         }
     }
 
     fn number(expression: &str) -> f64 {
         match run(expression) {
-            Some(Operand::Number(number)) => number,
+            Some(TextValue::Number(number)) => number,
             _ => f64::NAN,
         }
     }
@@ -441,9 +443,9 @@ mod tests {
         assert_eq!(text("@@(A+1):='new';CC"), "new");
         assert_eq!(number("@99:=5;@-1:=6;A"), 1.0);
         assert_eq!(number("@1+1"), 3.0);
-        assert!(Program::compile_text("A+@1:=5;A").is_err());
-        assert!(Program::compile_text("(A:=1)").is_err());
-        assert!(Program::compile_text("UNTIL(A:=1)").is_err());
+        assert!(CompiledExpression::compile_text("A+@1:=5;A").is_err());
+        assert!(CompiledExpression::compile_text("(A:=1)").is_err());
+        assert!(CompiledExpression::compile_text("UNTIL(A:=1)").is_err());
     }
 
     #[test]
@@ -462,9 +464,9 @@ mod tests {
         assert_eq!(run("SQRT(-A)"), None);
         assert_eq!(run("A%0"), None);
         assert_eq!(run("PRINTF(A,B)"), None);
-        assert!(Program::compile_text("'open").is_err());
-        assert!(Program::compile_text("AA[1]").is_err());
-        assert!(Program::compile("AA").is_err());
+        assert!(CompiledExpression::compile_text("'open").is_err());
+        assert!(CompiledExpression::compile_text("AA[1]").is_err());
+        assert!(CompiledExpression::compile("AA").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
 
 use super::{Filter, FilterContext, SyncMode, TimeFormat, time};
 use crate::reference::FieldFacts;
-use crate::state::State;
+use crate::state::DbState;
 
 const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
 
@@ -21,7 +21,7 @@ pub struct FilterChain {
 enum UpdateFilter {
     Deadband { by: f64, is_relative: bool, last: f64, band: f64 },
     Stamp,
-    Sync { mode: SyncMode, state: State, was_on: bool, last: Option<(EventMask, Reading)> },
+    Sync { mode: SyncMode, state: DbState, was_on: bool, last: Option<(EventMask, Reading)> },
     Decimate { n: i32, place: i32 },
     Tag { mask: i32, value: i32, is_first: bool },
 }

@@ -5,7 +5,7 @@ use crate::reference::FieldRef;
 
 /// The field and the filters that a channel name selects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Channel {
+pub struct ChannelField {
     /// The field.
     pub field: FieldRef,
     /// The filters of its readings, in the order in which they apply; usually empty.

@@ -12,10 +12,10 @@ use std::fmt;
 use fodo_data::TimeStamp;
 
 pub use self::chain::FilterChain;
-pub use self::channel::{Channel, ChannelError};
+pub use self::channel::{ChannelError, ChannelField};
 pub(crate) use self::parse::filters;
 use crate::site::Site;
-use crate::state::State;
+use crate::state::DbState;
 
 /// One filter of a channel name. Its state is in the [`FilterChain`].
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub enum Filter {
         /// Which values pass.
         mode: SyncMode,
         /// The state.
-        state: State,
+        state: DbState,
     },
     /// `dec`: passes the first of every `n` values.
     Decimate {

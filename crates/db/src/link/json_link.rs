@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fodo_data::{Kind, Scalar, Value};
 
-use crate::calc::{N_ARGS, Program};
+use crate::calc::{CompiledExpression, N_ARGS};
 use crate::json::{Json, JsonMember};
 use crate::link::Constant;
 use crate::menu::{MAJOR, MINOR};
@@ -26,11 +26,11 @@ pub(crate) enum JsonLink {
 /// An expression of constants, states and other expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CalcLink {
-    expression: Option<Program>,
+    expression: Option<CompiledExpression>,
     args: Vec<Arg>,
     /// Expressions that raise an alarm when their result is not 0.
-    major: Option<Program>,
-    minor: Option<Program>,
+    major: Option<CompiledExpression>,
+    minor: Option<CompiledExpression>,
     /// The link that receives the result of an output.
     out: Option<JsonLink>,
     memory: Memory,
@@ -164,8 +164,8 @@ fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
     }
 }
 
-fn program(name: &str, text: &str) -> Result<Program, String> {
-    Program::compile(text).map_err(|error| format!("{name}: {error}"))
+fn program(name: &str, text: &str) -> Result<CompiledExpression, String> {
+    CompiledExpression::compile(text).map_err(|error| format!("{name}: {error}"))
 }
 
 fn arg(json: &Json) -> Result<Arg, String> {
@@ -268,7 +268,7 @@ impl CalcLink {
             *last = result;
         }
         let result = *last;
-        let mut holds = |program: &Option<Program>| {
+        let mut holds = |program: &Option<CompiledExpression>| {
             let verdict = program.as_ref().map(|program| program.run(args, result));
             verdict.is_some_and(|verdict| verdict.is_some_and(|number| number != 0.0))
         };

@@ -119,7 +119,7 @@ impl Macros {
             expanded.text.push_str(line);
             return expanded;
         }
-        let mut work = Expansion::new(self, source);
+        let mut work = MacroExpansion::new(self, source);
         let (mut quote, mut position) = (None, 0);
         while let Some(character) = line.get(position..).and_then(|rest| rest.chars().next()) {
             if character == '#' && quote.is_none() && source == LineSource::Database {
@@ -182,7 +182,7 @@ impl LineSource {
 type InUse = Result<usize, String>;
 
 /// The expansion of one line.
-struct Expansion<'a> {
+struct MacroExpansion<'a> {
     macros: &'a Macros,
     source: LineSource,
     /// The macros that references define for their own scope, `$(NAME,A=1)`; later ones take precedence.
@@ -198,11 +198,11 @@ struct Expansion<'a> {
     errors: Vec<String>,
 }
 
-impl<'a> Expansion<'a> {
+impl<'a> MacroExpansion<'a> {
     fn new(macros: &'a Macros, source: LineSource) -> Self {
         let (scoped, in_use, errors) = (Vec::new(), Vec::new(), Vec::new());
         let n_left = MACRO_REFERENCES_MAX;
-        Expansion { macros, source, scoped, in_use, is_watching: false, n_left, is_over: false, errors }
+        MacroExpansion { macros, source, scoped, in_use, is_watching: false, n_left, is_over: false, errors }
     }
 
     /// Expands the reference at `start` of `text`. Returns the position after it.

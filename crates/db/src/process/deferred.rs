@@ -13,7 +13,7 @@ use crate::reference::PutId;
 
 /// Receives the completion of all processing that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
+pub(crate) enum CompletionWaiter {
     /// A client's put.
     Put(PutId),
     /// A record that wrote through a channel or has Async Soft Channel; the record chose the number.
@@ -30,8 +30,8 @@ pub(crate) enum Deferred {
     /// The target of a CP or CPP link changed.
     Follow { record: u32, when: TriggerCondition },
     /// An output through a channel (CA) to a record of this database; `waiter` waits for all processing that it starts.
-    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
-    /// All processing that a record started as a [`Waiter`] has ended.
+    Put { record: u32, field: u16, value: Value, waiter: Option<CompletionWaiter> },
+    /// All processing that a record started as a [`CompletionWaiter`] has ended.
     PutDone { record: u32, number: u8 },
     /// Completes at once a record that waits.
     Abort { record: u32 },
@@ -85,7 +85,7 @@ impl DeferredQueue {
         record: u32,
         field: u16,
         value: Value,
-        waiter: Option<Waiter>,
+        waiter: Option<CompletionWaiter>,
     ) -> Result<(), LinkError> {
         if self.n_puts >= PUTS_PENDING_MAX {
             return Err(LinkError);

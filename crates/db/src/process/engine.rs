@@ -13,13 +13,13 @@ use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLI
 use crate::link::inherit::InheritedAlarm;
 use crate::link::{Inherit, LinkAccess, LinkError, Target, Trigger, TriggerCondition};
 use crate::menu;
-use crate::process::deferred::{Deferred, DeferredQueue, Waiter};
-use crate::process::post::Posts;
+use crate::process::deferred::{CompletionWaiter, Deferred, DeferredQueue};
+use crate::process::post::RecordPosts;
 use crate::process::put::PutOrigin;
-use crate::process::request_queue::{Request, RequestQueue};
+use crate::process::request_queue::{QueuedRequest, RequestQueue};
 use crate::process::scan::{ScanPosition, Scans};
 use crate::process::step::ProcessCause;
-use crate::process::timers::{Timer, Timers, delay};
+use crate::process::timers::{EngineTimers, Timer, delay};
 use crate::record::contract::{CHANGED, Record, with};
 use crate::scan_menu::ScanMenu;
 
@@ -34,13 +34,13 @@ pub(crate) struct Engine {
     pub(crate) scans: Scans,
     /// How often a record was processed.
     pub(crate) n_processed: u64,
-    pub(crate) timers: Timers,
+    pub(crate) timers: EngineTimers,
     pub(crate) deferred: DeferredQueue,
     /// The waiters, each with an active record that it waits for.
-    pub(crate) waits: Vec<(Waiter, u32)>,
+    pub(crate) waits: Vec<(CompletionWaiter, u32)>,
     /// The queue of each record with queued puts; bounded by the number of puts that the server accepts.
     pub(crate) request_queues: HashMap<u32, RequestQueue>,
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<ProcessingTask>,
     /// The next call is due at this time because work is left over.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -51,7 +51,7 @@ impl Engine {
             is_started: false,
             scans: Scans::new(scan_menu),
             n_processed: 0,
-            timers: Timers::default(),
+            timers: EngineTimers::default(),
             deferred: DeferredQueue::default(),
             waits: Vec::new(),
             request_queues: HashMap::new(),
@@ -69,7 +69,7 @@ impl Engine {
 
 /// A processing step on an explicit stack, so that a long FLNK chain cannot overflow the thread's stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Task {
+pub(crate) enum ProcessingTask {
     Process { record: u32, cause: ProcessCause },
     Finish { record: u32 },
 }
@@ -82,7 +82,7 @@ pub(crate) struct EngineCall<'a> {
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
     /// The waiters of the current chain: one, or several if they all wait for the same record.
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Vec<CompletionWaiter>,
     pub(crate) depth: u16,
     /// How many records the current chain may still process.
     chain_left: u64,
@@ -128,14 +128,18 @@ impl<'a> EngineCall<'a> {
         self.chain_left > 0
     }
 
-    pub(crate) fn posts(&mut self, record: u32) -> Posts<'_> {
-        Posts { record, events: self.events, deferred: &mut self.engine.deferred }
+    pub(crate) fn posts(&mut self, record: u32) -> RecordPosts<'_> {
+        RecordPosts { record, events: self.events, deferred: &mut self.engine.deferred }
     }
 
     /// Locks a record briefly.
-    pub(crate) fn with<T>(&mut self, record: u32, visit: impl FnOnce(&mut dyn Record, &mut Posts) -> T) -> Option<T> {
+    pub(crate) fn with<T>(
+        &mut self,
+        record: u32,
+        visit: impl FnOnce(&mut dyn Record, &mut RecordPosts) -> T,
+    ) -> Option<T> {
         let cell = self.core.cell(record)?;
-        let mut posts = Posts { record, events: self.events, deferred: &mut self.engine.deferred };
+        let mut posts = RecordPosts { record, events: self.events, deferred: &mut self.engine.deferred };
         with(cell, |body| visit(body, &mut posts))
     }
 
@@ -161,7 +165,7 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Runs `work` for `waiters`, and then reports completion to the waiters that wait for nothing more.
-    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<CompletionWaiter>, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.waiters, waiters);
         let result = work(self);
         for waiter in std::mem::replace(&mut self.waiters, before) {
@@ -179,27 +183,29 @@ impl<'a> EngineCall<'a> {
         }
     }
 
-    pub(crate) fn complete_if_done(&mut self, waiter: Waiter) {
+    pub(crate) fn complete_if_done(&mut self, waiter: CompletionWaiter) {
         if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
             return;
         }
         match waiter {
-            Waiter::Put(put) => self.events.push(Event::PutDone { put }),
-            Waiter::Record { record, number } => self.engine.deferred.push(Deferred::PutDone { record, number }),
+            CompletionWaiter::Put(put) => self.events.push(Event::PutDone { put }),
+            CompletionWaiter::Record { record, number } => {
+                self.engine.deferred.push(Deferred::PutDone { record, number })
+            }
         }
     }
 
     pub(crate) fn run(&mut self, record: u32, cause: ProcessCause) {
         let base = self.engine.tasks.len();
-        self.engine.tasks.push(Task::Process { record, cause });
+        self.engine.tasks.push(ProcessingTask::Process { record, cause });
         while self.engine.tasks.len() > base {
             match self.engine.tasks.pop() {
-                Some(Task::Process { record, cause }) => {
+                Some(ProcessingTask::Process { record, cause }) => {
                     if let Some(cell) = self.core.cell(record) {
                         cell.process(self, record, cause);
                     }
                 }
-                Some(Task::Finish { record }) => self.finish(record),
+                Some(ProcessingTask::Finish { record }) => self.finish(record),
                 None => return,
             }
         }
@@ -412,7 +418,8 @@ impl<'a> EngineCall<'a> {
             }
             Deferred::Notify { from, to } => {
                 // A request to process is never rejected.
-                let _ = self.execute(to, Waiter::Record { record: from, number: 0 }, Request::Processing);
+                let _ =
+                    self.execute(to, CompletionWaiter::Record { record: from, number: 0 }, QueuedRequest::Processing);
             }
             Deferred::Follow { record, when } => {
                 let is_wanted = self.with(record, |body, _| match when {
@@ -432,7 +439,7 @@ impl<'a> EngineCall<'a> {
                     let _ = self.put_field(record, field, value);
                     return;
                 };
-                if self.execute(record, waiter, Request::Put { field, value }).is_err() {
+                if self.execute(record, waiter, QueuedRequest::Put { field, value }).is_err() {
                     self.complete_if_done(waiter);
                 }
             }
@@ -504,7 +511,7 @@ pub(crate) fn make_passive_without_interrupts(body: &mut dyn Record) {
 }
 
 /// Counts that an active record is processed again; beyond the limit the record goes into SCAN alarm.
-pub(crate) fn count_active(body: &mut dyn Record, posts: &mut Posts) {
+pub(crate) fn count_active(body: &mut dyn Record, posts: &mut RecordPosts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
         return;
@@ -521,7 +528,7 @@ pub(crate) fn count_active(body: &mut dyn Record, posts: &mut Posts) {
 }
 
 /// Sets the alarm of a disabled record: DISABLE, with the severity in DISS.
-pub(crate) fn set_disable_alarm(body: &mut dyn Record, posts: &mut Posts) {
+pub(crate) fn set_disable_alarm(body: &mut dyn Record, posts: &mut RecordPosts) {
     let common = body.common();
     common.reprocess = 0;
     common.put_process = 0;

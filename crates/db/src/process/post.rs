@@ -18,13 +18,13 @@ const ACKS: u16 = Common::at("ACKS");
 
 /// Collects the posts of one record.
 #[derive(Debug)]
-pub(crate) struct Posts<'a> {
+pub(crate) struct RecordPosts<'a> {
     pub(crate) record: u32,
     pub(crate) events: &'a mut Vec<Event>,
     pub(crate) deferred: &'a mut DeferredQueue,
 }
 
-impl Posts<'_> {
+impl RecordPosts<'_> {
     /// Posts a change of a field, with its present reading, and queues its followers.
     pub(crate) fn post(&mut self, record: &mut dyn Record, field: u16, mask: EventMask) {
         let Some(subscriptions) = record.common().subscriptions.as_deref() else { return };

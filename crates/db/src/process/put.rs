@@ -13,7 +13,7 @@ use crate::field::{
 use crate::link::{ParsedLink, Target, parse};
 use crate::menu;
 use crate::process::engine::EngineCall;
-use crate::process::post::{Posts, prime_filters};
+use crate::process::post::{RecordPosts, prime_filters};
 use crate::process::scan::Scans;
 use crate::process::step::ProcessCause;
 use crate::record::contract::{CHANGED, Record, with};
@@ -255,7 +255,13 @@ fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value>
 }
 
 /// Posts the new value of a field. Returns the present SCAN.
-fn post_change(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &StateBefore) -> u16 {
+fn post_change(
+    body: &mut dyn Record,
+    posts: &mut RecordPosts,
+    field: u16,
+    row: &FieldInfo,
+    before: &StateBefore,
+) -> u16 {
     let is_value = field == body.record_type().value;
     if is_value {
         body.common().undefined = 0;

@@ -9,21 +9,21 @@ use fodo_data::Value;
 
 use crate::error::PutError;
 use crate::event::Event;
-use crate::process::deferred::{Deferred, Waiter};
+use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::EngineCall;
 use crate::reference::LONG_STRING;
 
 /// The requests that wait for one record, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct RequestQueue {
-    waiting: VecDeque<(Waiter, Request)>,
+    waiting: VecDeque<(CompletionWaiter, QueuedRequest)>,
     /// The first request is scheduled, and starts when the current chain is done.
     is_scheduled: bool,
 }
 
 /// A request to a record whose completion is reported.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Request {
+pub(crate) enum QueuedRequest {
     /// Write a value to a field, and process the record if the field is PP or PROC.
     Put { field: u16, value: Value },
     /// Process the record if it is passive.
@@ -32,7 +32,7 @@ pub(crate) enum Request {
 
 impl RequestQueue {
     /// Whether a request of `waiter` is still queued.
-    pub(crate) fn has(&self, waiter: Waiter) -> bool {
+    pub(crate) fn has(&self, waiter: CompletionWaiter) -> bool {
         self.waiting.iter().any(|(other, _)| *other == waiter)
     }
 }
@@ -40,9 +40,15 @@ impl RequestQueue {
 impl EngineCall<'_> {
     /// Executes a request, at once or when the record is done. `waiter` receives the completion. A rejection at once is
     /// the return value only.
-    pub(crate) fn execute(&mut self, record: u32, waiter: Waiter, request: Request) -> Result<(), PutError> {
+    pub(crate) fn execute(
+        &mut self,
+        record: u32,
+        waiter: CompletionWaiter,
+        request: QueuedRequest,
+    ) -> Result<(), PutError> {
         // A put to a link field does not depend on the record's processing.
-        let is_link = matches!(request, Request::Put { field, .. } if self.core.is_link(record, field & !LONG_STRING));
+        let is_link =
+            matches!(request, QueuedRequest::Put { field, .. } if self.core.is_link(record, field & !LONG_STRING));
         let is_busy = self.engine.request_queues.contains_key(&record) || self.is_active(record);
         if is_busy && !is_link {
             self.engine.request_queues.entry(record).or_default().waiting.push_back((waiter, request));
@@ -76,8 +82,8 @@ impl EngineCall<'_> {
         self.remove_empty_queue(record);
         if let Err(error) = self.begin_notified(record, waiter, request) {
             match waiter {
-                Waiter::Put(put) => self.events.push(Event::PutRefused { put, error }),
-                Waiter::Record { .. } => self.complete_if_done(waiter),
+                CompletionWaiter::Put(put) => self.events.push(Event::PutRefused { put, error }),
+                CompletionWaiter::Record { .. } => self.complete_if_done(waiter),
             }
         }
         if !self.is_active(record) {
@@ -86,7 +92,7 @@ impl EngineCall<'_> {
     }
 
     /// Removes a request from the queue. A request that has started is not affected.
-    pub(crate) fn cancel_request(&mut self, record: u32, waiter: Waiter) {
+    pub(crate) fn cancel_request(&mut self, record: u32, waiter: CompletionWaiter) {
         if let Some(queue) = self.engine.request_queues.get_mut(&record)
             && let Some(position) = queue.waiting.iter().position(|(other, _)| *other == waiter)
         {
@@ -101,13 +107,18 @@ impl EngineCall<'_> {
         }
     }
 
-    fn begin_notified(&mut self, record: u32, waiter: Waiter, request: Request) -> Result<(), PutError> {
+    fn begin_notified(
+        &mut self,
+        record: u32,
+        waiter: CompletionWaiter,
+        request: QueuedRequest,
+    ) -> Result<(), PutError> {
         self.with_waiters(vec![waiter], |call| match request {
-            Request::Processing => {
+            QueuedRequest::Processing => {
                 call.process_for_put(record, false, true);
                 Ok(())
             }
-            Request::Put { field, value } => {
+            QueuedRequest::Put { field, value } => {
                 let result = call.put_field(record, field, value);
                 if result.is_err() {
                     call.waiters.clear();

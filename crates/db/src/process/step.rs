@@ -14,9 +14,9 @@ pub(crate) use crate::link::LinkError;
 use crate::link::external::ExternalPv;
 use crate::link::{Link, LinkAccess, Target, Trigger};
 use crate::menu;
-use crate::process::deferred::{Deferred, Waiter};
-use crate::process::engine::{EngineCall, Task, count_active, set_disable_alarm};
-use crate::process::post::Posts;
+use crate::process::deferred::{CompletionWaiter, Deferred};
+use crate::process::engine::{EngineCall, ProcessingTask, count_active, set_disable_alarm};
+use crate::process::post::RecordPosts;
 use crate::process::timers::Timer;
 use crate::record::contract::{Record, lock};
 use crate::site::Site;
@@ -167,10 +167,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             return self.call.after_processing(record, is_wanted_again);
         }
         let (forward, put_process) = (common.forward.access(), common.put_process);
-        self.call.engine.tasks.push(Task::Finish { record });
+        self.call.engine.tasks.push(ProcessingTask::Finish { record });
         match forward.target {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
-                self.call.engine.tasks.push(Task::Process { record, cause: ProcessCause::Forward { put_process } });
+                self.call
+                    .engine
+                    .tasks
+                    .push(ProcessingTask::Process { record, cause: ProcessCause::Forward { put_process } });
             }
             _ => self.unlock().0.forward_by_put(&forward),
         }
@@ -182,7 +185,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Locks the record and passes it to `visit`, with the means to post.
-    pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut Posts) -> T) -> T {
+    pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut RecordPosts) -> T) -> T {
         let record = self.held.get_or_insert_with(|| lock(self.cell));
         visit(record, &mut self.call.posts(self.record))
     }
@@ -345,7 +348,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         if modifiers.trigger != Trigger::Channel {
             return false;
         }
-        let waiter = Some(Waiter::Record { record: self.record, number });
+        let waiter = Some(CompletionWaiter::Record { record: self.record, number });
         self.call.engine.deferred.put(record, field, value.into(), waiter).is_ok()
     }
 

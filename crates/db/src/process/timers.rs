@@ -18,13 +18,13 @@ pub(crate) enum Timer {
 
 /// Timers in the order of their due time; timers with the same due time are in the order of their start.
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
+pub(crate) struct EngineTimers {
     queue: BTreeMap<(Instant, u64), Timer>,
     keys: HashMap<Timer, (Instant, u64)>,
     n_started: u64,
 }
 
-impl Timers {
+impl EngineTimers {
     /// Starts a timer. A timer that runs already is restarted, as in Base.
     pub(crate) fn start(&mut self, timer: Timer, due: Instant) {
         self.stop(timer);
@@ -69,7 +69,7 @@ mod tests {
     fn a_timer_that_is_started_again_is_due_once_and_later() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut timers = Timers::default();
+        let mut timers = EngineTimers::default();
 
         timers.start(Timer::Release(7), start + second);
         timers.start(Timer::Complete(7), start + second);
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn timers_due_at_one_moment_run_in_the_order_in_which_they_were_started() {
         let start = Instant::now();
-        let mut timers = Timers::default();
+        let mut timers = EngineTimers::default();
         for record in [3, 1, 2] {
             timers.start(Timer::Complete(record), start);
         }

@@ -8,7 +8,7 @@ use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
@@ -130,7 +130,7 @@ impl Record for ASub {
         Some((kind_of(*kind), *capacity))
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         match array_of(field) {
             Some(ArrayField::Input(index)) => self.arg_lengths[index] = self.args[index].len() as u32,
             Some(ArrayField::Output(index)) => self.value_lengths[index] = self.values[index].len() as u32,
@@ -245,7 +245,7 @@ impl ASub {
         code
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = posts.alarms(self) | CHANGED;
         if is_changed(&mut self.old_value, &self.value) {
             posts.post(self, VAL, mask);

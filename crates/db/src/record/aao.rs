@@ -7,7 +7,7 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, CLOSED_LOOP};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record, capacity_of};
 use crate::record::output::{self, OutputRecord, output_fields};
@@ -54,7 +54,7 @@ impl Record for Aao {
         Some((self.array_meta().kind, self.capacity))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         array::field_was_put(self, field, posts)
     }
 
@@ -86,7 +86,7 @@ impl OutputRecord for Aao {
         is_read
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         self.common.undefined = 0;
         array::monitor(self, posts);
     }

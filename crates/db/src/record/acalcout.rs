@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use fodo_data::{Array, EventMask, Kind, Meta, Status, Text, Value};
 
-use crate::calc::{ArrayInputs, CalcError, Program};
+use crate::calc::{ArrayInputs, CalcError, CompiledExpression};
 use crate::common::{Common, row};
 use crate::field::{Dbf, names, record_fields};
 use crate::limit::CALC_ELEMENTS_MAX;
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, USE_OCAL};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::scan::event_name;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
@@ -55,8 +55,8 @@ record_fields! {
     }
     private {
         common: Common;
-        program: Option<Program>;
-        output_program: Option<Program>;
+        program: Option<CompiledExpression>;
+        output_program: Option<CompiledExpression>;
         /// AVAL and OAV as last posted.
         old_array_value: PostedElements;
         old_output_array: PostedElements;
@@ -106,7 +106,7 @@ impl Record for ACalcOut {
         is_array.then_some((Kind::F64, n))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         match field {
             NUSE => {
                 let is_too_much = self.n_used > self.capacity;
@@ -126,13 +126,13 @@ impl Record for ACalcOut {
 
     fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
         match field {
-            CALC => compile_optional(&mut self.program, text, Program::compile_array),
-            OCAL => compile_optional(&mut self.output_program, text, Program::compile_array),
+            CALC => compile_optional(&mut self.program, text, CompiledExpression::compile_array),
+            OCAL => compile_optional(&mut self.output_program, text, CompiledExpression::compile_array),
             _ => Ok(()),
         }
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         if let Some(index) = index_in(field, INAA, N_ARRAYS) {
             self.array_input_states[index] = state_of(&self.array_inputs[index]);
             posts.post(self, IAAV + index as u16, EventMask::VALUE);
@@ -240,7 +240,7 @@ impl ACalcOut {
     }
 
     /// Evaluates both expressions, and posts the arrays that they assign.
-    fn calculate(&mut self, posts: &mut Posts) {
+    fn calculate(&mut self, posts: &mut RecordPosts) {
         let program = self.program.take();
         let before = (self.value, self.array_value.clone());
         let mut is_ok = true;
@@ -269,7 +269,12 @@ impl ACalcOut {
 
     /// Evaluates an expression. Returns the results, which remain `before` when it cannot be evaluated, and whether
     /// this and all previous evaluations succeeded.
-    fn results(&mut self, program: Option<&Program>, before: (f64, Array), is_ok: bool) -> ((f64, Array), bool) {
+    fn results(
+        &mut self,
+        program: Option<&CompiledExpression>,
+        before: (f64, Array),
+        is_ok: bool,
+    ) -> ((f64, Array), bool) {
         let n = self.n_elements();
         let mut arrays: Vec<Vec<f64>> = self.arrays.iter().map(|array| numbers(array).to_vec()).collect();
         let mut inputs = ArrayInputs {
@@ -292,7 +297,7 @@ impl ACalcOut {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         self.post_array(AVAL, mask, posts);
         self.post_array(OAV, mask, posts);
@@ -307,7 +312,7 @@ impl ACalcOut {
     }
 
     /// Posts AVAL or OAV if an element has changed by more than a deadband.
-    fn post_array(&mut self, field: u16, mask: EventMask, posts: &mut Posts) {
+    fn post_array(&mut self, field: u16, mask: EventMask, posts: &mut RecordPosts) {
         let (array, old) = match field {
             AVAL => (&self.array_value, &mut self.old_array_value),
             _ => (&self.output_array, &mut self.old_output_array),

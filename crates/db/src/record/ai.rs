@@ -9,7 +9,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{LINEAR, MAJOR, NO_CONVERSION, SLOPE};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{self, alarm_limits};
@@ -74,7 +74,7 @@ impl Record for Ai {
         None
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == SIMM {
             return simulation::mode_was_put(self);
         }
@@ -172,7 +172,7 @@ impl Ai {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         if !mask.is_empty() && is_changed(&mut self.old_raw, &self.raw_value) {
             posts.post(self, RVAL, mask);

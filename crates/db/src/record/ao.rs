@@ -9,7 +9,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, LINEAR, MAJOR, NO_CONVERSION, SLOPE};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits, has_display_limits};
 use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
@@ -94,7 +94,7 @@ impl Record for Ao {
         None
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == SIMM {
             return simulation::mode_was_put(self);
         }
@@ -151,7 +151,7 @@ impl OutputRecord for Ao {
         levels::check(self);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         self.is_initial = 0;
         let mut mask = levels::monitor(self, posts);
         if self.output_modified != 0 {

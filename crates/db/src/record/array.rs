@@ -7,7 +7,7 @@ use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
 use crate::field::{FieldInfo, TEXT_BYTES};
 use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulation_mode};
@@ -164,7 +164,7 @@ pub(crate) fn init<R: ArrayRecord>(record: &mut R, link: impl Fn(&R) -> &Link) {
 pub(crate) fn field_was_put<R: ArrayRecord + Simulated>(
     record: &mut R,
     field: u16,
-    posts: &mut Posts,
+    posts: &mut RecordPosts,
 ) -> Result<(), &'static str> {
     if field != record.record_type().value {
         return simulation::mode_was_put(record);
@@ -208,7 +208,7 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
 }
 
 /// Stores a value that was read or put, truncated to the capacity.
-pub(crate) fn store<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Posts) {
+pub(crate) fn store<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut RecordPosts) {
     let fields = record.posting();
     if let Ok(array) = fitting(value, fields.kind, *fields.capacity) {
         *fields.value = array;
@@ -217,7 +217,7 @@ pub(crate) fn store<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Po
 }
 
 /// Updates NORD to the length of the array.
-fn update_length<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
+fn update_length<R: ArrayRecord>(record: &mut R, posts: &mut RecordPosts) {
     let fields = record.posting();
     let length = fields.value.len() as u32;
     if is_changed(fields.length, &length) {
@@ -226,7 +226,7 @@ fn update_length<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
 }
 
 /// Posts the array, always or on change.
-pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
+pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut RecordPosts) {
     const ON_CHANGE: u16 = 1;
     let mut mask = posts.alarms(record);
     let fields = record.posting();

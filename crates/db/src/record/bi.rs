@@ -5,7 +5,7 @@ use fodo_data::{Meta, TimeStamp};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -55,7 +55,7 @@ impl Record for Bi {
         None
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         simulation::mode_was_put(self)
     }
 
@@ -108,7 +108,7 @@ impl Bi {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let mask = post_value(self, changes, posts);
         if is_changed(&mut self.old_raw, &self.raw_value) {

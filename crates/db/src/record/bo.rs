@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, WriteResult, output_fields};
@@ -75,7 +75,7 @@ impl Record for Bo {
         None
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         simulation::mode_was_put(self)
     }
 
@@ -142,7 +142,7 @@ impl OutputRecord for Bo {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let mask = post_value(self, changes, posts) | CHANGED;
         if is_changed(&mut self.old_raw, &self.raw_value) {

@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, YES};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{OutputFields, fetch_desired, is_closed_loop, may_write, output_fields};
@@ -127,7 +127,7 @@ impl Busy {
         })
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let mask = post_value(self, changes, posts) | CHANGED;
         if is_changed(&mut self.old_raw, &self.raw_value) {

@@ -2,12 +2,12 @@
 
 use fodo_data::{EventMask, Meta, Status, Text};
 
-use crate::calc::{CalcError, Program};
+use crate::calc::{CalcError, CompiledExpression};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::INVALID;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::compile;
 use crate::record::inputs::{self, inputs};
@@ -31,7 +31,7 @@ record_fields! {
     }
     private {
         common: Common;
-        program: Option<Program>;
+        program: Option<CompiledExpression>;
     }
 }
 
@@ -54,12 +54,12 @@ impl Record for Calc {
         inputs::meta(self, field, self.precision, meta)
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == CALC { self.compile_expression().map_err(|error| error.reason) } else { Ok(()) }
     }
 
     fn compile(&mut self, field: u16, expression: &Text) -> Result<(), CalcError> {
-        if field == CALC { compile(&mut self.program, expression, Program::compile) } else { Ok(()) }
+        if field == CALC { compile(&mut self.program, expression, CompiledExpression::compile) } else { Ok(()) }
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
@@ -79,7 +79,7 @@ impl Record for Calc {
 
 impl Calc {
     fn compile_expression(&mut self) -> Result<(), CalcError> {
-        compile(&mut self.program, &self.expression, Program::compile)
+        compile(&mut self.program, &self.expression, CompiledExpression::compile)
     }
 
     fn evaluate(&mut self) {
@@ -98,7 +98,7 @@ impl Calc {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         inputs::post(self, posts, mask, mask.meets(EventMask::ALARM));
     }

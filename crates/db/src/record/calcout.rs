@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 
 use fodo_data::{EventMask, Limits, Meta, Status, Text, Value};
 
-use crate::calc::{CalcError, Program};
+use crate::calc::{CalcError, CompiledExpression};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{INVALID, USE_OCAL};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
@@ -38,8 +38,8 @@ record_fields! {
     }
     private {
         common: Common;
-        program: Option<Program>;
-        output_program: Option<Program>;
+        program: Option<CompiledExpression>;
+        output_program: Option<CompiledExpression>;
         event: Option<Text>;
     }
 }
@@ -70,7 +70,7 @@ impl Record for CalcOut {
         inputs::meta(self, field, self.precision, meta)
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == OEVT {
             self.event = event_name(&self.output_event);
         } else {
@@ -81,13 +81,13 @@ impl Record for CalcOut {
 
     fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
         match field {
-            CALC => compile(&mut self.program, text, Program::compile),
-            OCAL => compile_optional(&mut self.output_program, text, Program::compile),
+            CALC => compile(&mut self.program, text, CompiledExpression::compile),
+            OCAL => compile_optional(&mut self.output_program, text, CompiledExpression::compile),
             _ => Ok(()),
         }
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         expression::field_was_put(self, field, posts);
     }
 
@@ -169,7 +169,7 @@ impl CalcOut {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         inputs::post(self, posts, mask, mask.meets(EventMask::ALARM));
         if is_changed(&mut self.old_output_value, &self.output_value) {

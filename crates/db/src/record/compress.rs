@@ -8,7 +8,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, YES};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
@@ -92,7 +92,7 @@ impl Record for Compress {
         Some((Kind::F64, self.capacity))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == VAL {
             // Values put to VAL count as new samples.
             let samples = numbers(&Value::Array(self.value.clone()));
@@ -258,7 +258,7 @@ impl Compress {
         self.value = Array::F64(Arc::new(shown));
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let alarms = posts.alarms(self);
         let mask = alarms | CHANGED;
         if !alarms.is_empty() || self.n_used != self.n_used_before {

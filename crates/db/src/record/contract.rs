@@ -10,7 +10,7 @@ use crate::common::Common;
 use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
-use crate::process::post::{Posts, reading};
+use crate::process::post::{RecordPosts, reading};
 use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::reference::LONG_STRING;
 use crate::routine::Routines;
@@ -93,7 +93,7 @@ pub(crate) trait Record: Fields + Send {
     }
 
     /// Called after a put to one of the record's own fields that has the flag SPECIAL or is an array.
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str>
     where
         Self: Sized,
     {
@@ -118,14 +118,14 @@ pub(crate) trait Record: Fields + Send {
     }
 
     /// Called when the interval of [`Record::post_interval_s`] has passed.
-    fn post_collected(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
+    fn post_collected(&mut self, _now: TimeStamp, _posts: &mut RecordPosts) {}
 
     /// Called when the PV of another IOC that this link points to connects or disconnects.
-    fn link_state_changed(&mut self, _field: u16, _posts: &mut Posts) {}
+    fn link_state_changed(&mut self, _field: u16, _posts: &mut RecordPosts) {}
 
     /// Called when everything that the record started under this number, through a channel or with Async Soft Channel,
     /// has ended. Returns whether the record is to complete now.
-    fn writes_completed(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, _number: u8, _posts: &mut RecordPosts) -> bool {
         self.common().is_active != 0
     }
 
@@ -157,7 +157,7 @@ pub(crate) trait LockedRecord: Send + Sync {
     /// The results of [`Record::own_facts`] for a field, and of [`Record::text_size`].
     fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16);
 
-    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
+    fn after_put(&self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str>;
 
     /// Processes the record if it may be processed now, and queues the resulting work in `call`.
     fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause);
@@ -188,7 +188,7 @@ impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
         (record.own_kind_and_count(field), record.text_size())
     }
 
-    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         lock(self).after_put(field, posts)
     }
 
@@ -281,7 +281,7 @@ pub(crate) use record_type;
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
 
 /// Posts VAL if the alarm has changed or `changes` is not empty. Returns the mask of that post.
-pub(crate) fn post_value<R: Record>(record: &mut R, changes: EventMask, posts: &mut Posts) -> EventMask {
+pub(crate) fn post_value<R: Record>(record: &mut R, changes: EventMask, posts: &mut RecordPosts) -> EventMask {
     let mask = posts.alarms(record) | changes;
     if !mask.is_empty() {
         let value = record.record_type().value;

@@ -4,7 +4,7 @@ use fodo_data::{EventMask, Text};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::long_text::cut;
@@ -41,7 +41,7 @@ impl Record for Event {
         self.event = event_name(&self.value);
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field != VAL {
             return simulation::mode_was_put(self);
         }

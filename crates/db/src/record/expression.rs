@@ -3,9 +3,9 @@
 
 use fodo_data::{EventMask, Text, Value};
 
-use crate::calc::{CalcError, Program};
+use crate::calc::{CalcError, CompiledExpression};
 use crate::link::Link;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::index_in;
 use crate::record::inputs::{self, InputLinks};
@@ -14,9 +14,9 @@ use crate::record::output::may_write;
 
 /// Compiles an expression and keeps its program; there is none after an error.
 pub(crate) fn compile(
-    program: &mut Option<Program>,
+    program: &mut Option<CompiledExpression>,
     expression: &Text,
-    compiler: fn(&str) -> Result<Program, CalcError>,
+    compiler: fn(&str) -> Result<CompiledExpression, CalcError>,
 ) -> Result<(), CalcError> {
     *program = None;
     *program = Some(compiler(&expression.to_str())?);
@@ -25,9 +25,9 @@ pub(crate) fn compile(
 
 /// Like [`compile`], but an empty expression is valid and has no program.
 pub(crate) fn compile_optional(
-    program: &mut Option<Program>,
+    program: &mut Option<CompiledExpression>,
     expression: &Text,
-    compiler: fn(&str) -> Result<Program, CalcError>,
+    compiler: fn(&str) -> Result<CompiledExpression, CalcError>,
 ) -> Result<(), CalcError> {
     *program = None;
     if expression.is_empty() { Ok(()) } else { compile(program, expression, compiler) }
@@ -193,7 +193,7 @@ pub(crate) fn init<R: ExpressionOutput>(record: &mut R) {
 }
 
 /// Called after a put to a field. Returns whether it is one of an expression, of its output or of an input link.
-pub(crate) fn field_was_put<R: ExpressionOutput>(record: &mut R, field: u16, posts: &mut Posts) -> bool {
+pub(crate) fn field_was_put<R: ExpressionOutput>(record: &mut R, field: u16, posts: &mut RecordPosts) -> bool {
     if let Some(index) = [R::CALC, R::OCAL].iter().position(|expression| *expression == field) {
         compile_field(record, index, field);
         update_expression_state(record, index);

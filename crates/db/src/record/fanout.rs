@@ -4,7 +4,7 @@ use fodo_data::EventMask;
 
 use crate::common::Common;
 use crate::field::{names, record_fields};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::selection::{Selection, indices, or_alarm};
 use crate::record::simulation::set_constant;
@@ -59,7 +59,7 @@ impl Fanout {
         Selection { mode: self.select_mode, number: self.selection, offset: self.offset, shift: self.shift }
     }
 
-    fn monitor(&mut self, selection_before: u16, posts: &mut Posts) {
+    fn monitor(&mut self, selection_before: u16, posts: &mut RecordPosts) {
         let mask = post_value(self, EventMask::NONE, posts);
         if self.selection != selection_before {
             posts.post(self, SELN, mask | CHANGED);

@@ -9,7 +9,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID};
 use crate::process::deferred::Deferred;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{CHANGED, Record, post_value, record_type};
@@ -90,7 +90,7 @@ impl Record for Histogram {
         Some((Kind::U32, self.n_bins.into()))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         match field {
             VAL => self.take_counts(),
             CMD => self.execute_command(),
@@ -109,7 +109,7 @@ impl Record for Histogram {
         (self.post_interval > 0.0).then_some(self.post_interval)
     }
 
-    fn post_collected(&mut self, now: TimeStamp, posts: &mut Posts) {
+    fn post_collected(&mut self, now: TimeStamp, posts: &mut RecordPosts) {
         if self.n_since_post > 0 {
             self.common.time = now;
             posts.post(self, VAL, CHANGED);
@@ -208,7 +208,7 @@ impl Histogram {
         self.n_since_post = self.n_since_post.wrapping_add(1);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mut changes = EventMask::NONE;
         if self.n_since_post > self.monitor_deadband {
             changes = CHANGED;

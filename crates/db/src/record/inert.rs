@@ -12,7 +12,7 @@ use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
 use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
-use crate::process::post::{Posts, reading};
+use crate::process::post::{RecordPosts, reading};
 use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, FieldTable, KindOf, table};
@@ -180,7 +180,7 @@ impl StandInRecord {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         raise_undefined(&mut self.common);
         let value = self.value();
         let changes = changes(&mut self.posted, &value);
@@ -212,7 +212,7 @@ impl LockedRecord for LockedStandIn {
         (record.own_kind_and_count(field), record.text_size())
     }
 
-    fn after_put(&self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         Ok(())
     }
 

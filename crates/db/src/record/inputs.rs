@@ -4,7 +4,7 @@ use fodo_data::{EventMask, Meta};
 
 use crate::link::external::ExternalPv;
 use crate::link::{Link, Target};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, Step};
 use crate::record::levels::HasAlarmLimits;
 use crate::record::simulation::constant;
@@ -109,7 +109,7 @@ pub(crate) fn fetch<R: InputLinks>(step: &mut Step<'_, '_, R>, index: usize) -> 
 }
 
 /// Posts the inputs that changed since they were last posted, or all if `are_all_posted`.
-pub(crate) fn post<R: InputLinks>(record: &mut R, posts: &mut Posts, mask: EventMask, are_all_posted: bool) {
+pub(crate) fn post<R: InputLinks>(record: &mut R, posts: &mut RecordPosts, mask: EventMask, are_all_posted: bool) {
     for index in 0..record.args().len() {
         let (now, before) = (record.args()[index], record.last_args()[index]);
         // A NaN always counts as changed, as in Base.

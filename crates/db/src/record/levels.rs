@@ -5,7 +5,7 @@ use fodo_data::{EventMask, Limits, Meta, Status, Text};
 use crate::field::{Dbf, FieldInfo};
 use crate::menu::NO_ALARM;
 use crate::meta::{precision, ranges};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::record::{Record, post_value, raise_undefined};
 
 /// The number type of a record's alarm limits: a double cannot hold all 64-bit integers.
@@ -349,7 +349,7 @@ impl<N: LimitNumber> Deadbands<'_, N> {
 }
 
 /// Posts VAL if the alarm has changed or the value has left a deadband. Returns the mask of that post.
-pub(crate) fn monitor<R: HasAlarmLimits>(record: &mut R, posts: &mut Posts) -> EventMask {
+pub(crate) fn monitor<R: HasAlarmLimits>(record: &mut R, posts: &mut RecordPosts) -> EventMask {
     let left = record.deadbands().left();
     post_value(record, left, posts)
 }

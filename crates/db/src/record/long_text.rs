@@ -5,7 +5,7 @@ use fodo_data::{EventMask, Kind, Scalar, Text, Value};
 pub(crate) use crate::field::fitting_text as fitting;
 use crate::link::{Constant, Link};
 use crate::menu::ALWAYS;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, Step};
 use crate::record::{CHANGED, Record, is_changed};
 
@@ -90,14 +90,14 @@ pub(crate) fn store<R: LongText>(record: &mut R, text: &Text) {
 }
 
 /// Updates LEN after a put to VAL.
-pub(crate) fn value_was_put<R: LongText>(record: &mut R, posts: &mut Posts) {
+pub(crate) fn value_was_put<R: LongText>(record: &mut R, posts: &mut RecordPosts) {
     let fields = record.long_text();
     *fields.length = length(fields.value);
     posts.post(record, R::LEN, CHANGED);
 }
 
 /// Posts VAL and LEN, always or on change.
-pub(crate) fn monitor<R: LongText>(record: &mut R, posts: &mut Posts) {
+pub(crate) fn monitor<R: LongText>(record: &mut R, posts: &mut RecordPosts) {
     let alarms = posts.alarms(record);
     let fields = record.long_text();
     let mut mask = alarms | fields.always;

@@ -9,7 +9,7 @@ macro_rules! integer_input {
         use crate::common::{Common, row};
         use crate::field::{Dbf, record_fields};
         use crate::link::Target;
-        use crate::process::post::Posts;
+        use crate::process::post::RecordPosts;
         use crate::record::device::{self, DeviceSupport, InputRecord, ReadResult, input_fields};
         use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
         use crate::record::simulation::{self, set_constant, simulated};
@@ -54,7 +54,7 @@ macro_rules! integer_input {
                 None
             }
 
-            fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+            fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
                 simulation::mode_was_put(self)
             }
 

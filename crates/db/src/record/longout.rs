@@ -13,7 +13,7 @@ macro_rules! integer_output {
         use crate::field::{Dbf, record_fields};
         use crate::link::Target;
         use crate::menu;
-        use crate::process::post::Posts;
+        use crate::process::post::RecordPosts;
         use crate::record::levels::{self, HasAlarmLimits, LimitNumber, alarm_limits, has_display_limits};
         use crate::record::output::{self, OutputFields, OutputRecord, output_fields};
         use crate::record::simulation::{self, set_constant, simulated};
@@ -68,7 +68,7 @@ output_fields!($record);
                 None
             }
 
-            fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+            fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
                 if field == SIMM {
                     return simulation::mode_was_put(self);
                 }
@@ -116,7 +116,7 @@ output_fields!($record);
                 levels::check(self);
             }
 
-            fn monitor(&mut self, posts: &mut Posts) {
+            fn monitor(&mut self, posts: &mut RecordPosts) {
                 levels::monitor(self, posts);
             }
         }

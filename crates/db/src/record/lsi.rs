@@ -5,7 +5,7 @@ use fodo_data::Text;
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Link;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{DeviceSupport, check_environment};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
@@ -43,7 +43,7 @@ impl Record for Lsi {
         self.size
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field != VAL {
             return simulation::mode_was_put(self);
         }

@@ -1,16 +1,16 @@
 //! lso: a long string output.
 
-use fodo_data::{Kind, Value};
+use fodo_data::{Kind, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::menu::{self, CLOSED_LOOP};
-use crate::process::post::Posts;
+use crate::menu::{self, CLOSED_LOOP, INVALID};
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
-use crate::record::{Record, raise_undefined, record_type};
+use crate::record::{Record, record_type};
 
 record_fields! {
     /// A long string output.
@@ -48,7 +48,7 @@ impl Record for Lso {
         self.size
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field != VAL {
             return simulation::mode_was_put(self);
         }
@@ -90,7 +90,10 @@ impl OutputRecord for Lso {
     }
 
     fn check(&mut self) {
-        raise_undefined(&mut self.common);
+        // EPICS Base ignores UDFS here.
+        if self.common.undefined != 0 {
+            self.common.raise(Status::UDF, INVALID);
+        }
     }
 
     fn stamp_completion(_step: &mut Step<'_, '_, Self>) {}
@@ -100,7 +103,7 @@ impl OutputRecord for Lso {
         output::stamp(step);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         long_text::monitor(self, posts);
     }
 }

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::levels::{AlarmFilter, filtered};
@@ -71,7 +71,7 @@ impl Record for Mbbi {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == SIMM {
             return simulation::mode_was_put(self);
         }
@@ -149,7 +149,7 @@ impl Mbbi {
         raise_state(&mut self.common, self.value, severity, self.change_severity, &mut self.last_alarmed);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let mask = post_value(self, changes, posts);
         if is_changed(&mut self.old_raw, &self.raw_value) {

@@ -4,7 +4,7 @@ use fodo_data::TimeStamp;
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputFields, InputRecord, ReadResult, input_fields};
 use crate::record::simulation::{self, set_constant, simulated};
@@ -58,7 +58,7 @@ impl Record for MbbiDirect {
         self.old_raw = self.raw_value;
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         simulation::mode_was_put(self)
     }
 
@@ -103,7 +103,7 @@ impl InputRecord for MbbiDirect {
 }
 
 impl MbbiDirect {
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let alarms = posts.alarms(self);
         let mask = alarms | changes(&mut self.last_monitored, &self.value);
         for index in 0..self.bits.len() {

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, output_fields};
@@ -73,7 +73,7 @@ impl Record for Mbbo {
         Some((if self.states_defined == 0 { Kind::U16 } else { Kind::Enum }, 1))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         match field {
             SIMM => return simulation::mode_was_put(self),
             ZRST..=FFST => {
@@ -133,7 +133,7 @@ impl OutputRecord for Mbbo {
         output::stamp(step);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let mask = post_value(self, changes, posts) | CHANGED;
         if is_changed(&mut self.old_raw, &self.raw_value) {

@@ -5,7 +5,7 @@ use fodo_data::Value;
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::output::{self, OutputRecord, output_fields};
@@ -73,7 +73,7 @@ impl Record for MbboDirect {
         self.old_readback = self.readback;
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == SIMM {
             return simulation::mode_was_put(self);
         }
@@ -138,7 +138,7 @@ impl OutputRecord for MbboDirect {
         output::stamp(step);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.last_monitored, &self.value);
         let changed = post_value(self, changes, posts) | CHANGED;
         for index in 0..self.bits.len() {

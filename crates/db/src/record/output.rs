@@ -4,7 +4,7 @@ use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Link, Target};
 use crate::menu::{CLOSED_LOOP, INVALID, RAW};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{Element, LinkError, ProcessOutcome, Step};
 use crate::record::Record;
 use crate::record::device::{DeviceSupport, stream};
@@ -102,7 +102,7 @@ pub(crate) trait OutputRecord: OutputFields + Simulated {
     fn finish(_step: &mut Step<'_, '_, Self>) {}
 
     /// Posts what has changed.
-    fn monitor(&mut self, posts: &mut Posts);
+    fn monitor(&mut self, posts: &mut RecordPosts);
 }
 
 /// The result of an output.
@@ -211,7 +211,7 @@ fn drive<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
     let kind = step.kind_at(R::value_link);
     match output_target(step, |record| R::to_target_kind(record.simulated_value(), kind)) {
         OutputTarget::Device => R::write(step),
-        OutputTarget::Done(is_ok) => WriteResult::Done(is_ok),
+        OutputTarget::Done(is_ok) => WriteResult::Done(is_ok || !R::REPORTS_WRITE_FAILURE),
         OutputTarget::Waiting(delay_s) => WriteResult::Waiting(step.complete_after(delay_s)),
     }
 }

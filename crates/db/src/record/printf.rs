@@ -5,7 +5,7 @@ use fodo_data::{Kind, Scalar, Text, Value};
 use crate::common::Common;
 use crate::field::{names, record_fields};
 use crate::link::Constant;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::c_format::FormatSpec;
 use crate::record::device::{DeviceSupport, stream};
@@ -49,7 +49,7 @@ impl Record for Printf {
         self.length == 0
     }
 
-    fn after_put(&mut self, _field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         self.length = length(&self.value);
         posts.post(self, LEN, CHANGED);
         Ok(())
@@ -120,7 +120,7 @@ fn formatted(step: &mut Step<'_, '_, Printf>, format: &[u8]) -> Vec<u8> {
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         let (plain, conversion) = rest.split_at(at);
         out.extend_from_slice(plain);
-        let Some(parsed) = Conversion::read(conversion, &mut inputs) else { return out };
+        let Some(parsed) = PrintfConversion::read(conversion, &mut inputs) else { return out };
         match parsed.formatted(&mut inputs) {
             Formatted::Text(text) => out.extend(text),
             Formatted::NoValue => out.extend_from_slice(inputs.step.lock().invalid_text.as_bytes()),
@@ -144,7 +144,7 @@ enum Formatted {
 }
 
 /// A parsed conversion, and the format after it.
-struct Conversion<'a> {
+struct PrintfConversion<'a> {
     spec: FormatSpec,
     size: Size,
     letter: u8,
@@ -153,9 +153,9 @@ struct Conversion<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Conversion<'a> {
+impl<'a> PrintfConversion<'a> {
     /// Parses what starts with `%`; `None` if the format ends inside the conversion.
-    fn read(text: &'a [u8], inputs: &mut RemainingInputs) -> Option<Conversion<'a>> {
+    fn read(text: &'a [u8], inputs: &mut RemainingInputs) -> Option<PrintfConversion<'a>> {
         let mut spec = FormatSpec::default();
         let mut size = Size::default();
         let mut is_broken = false;
@@ -188,7 +188,7 @@ impl<'a> Conversion<'a> {
                     // Wider output is truncated at the longest possible VAL anyway.
                     spec.width = spec.width.min(u16::MAX.into());
                     spec.precision = spec.precision.map(|precision| precision.min(u16::MAX.into()));
-                    return Some(Conversion { spec, size, letter, is_broken, rest });
+                    return Some(PrintfConversion { spec, size, letter, is_broken, rest });
                 }
             }
         }

@@ -2,12 +2,12 @@
 
 use fodo_data::{EventMask, Kind, Meta, Status, Text, Value};
 
-use crate::calc::{CalcError, Program, TextInputs, unescaped};
+use crate::calc::{CalcError, CompiledExpression, TextInputs, unescaped};
 use crate::common::{Common, row};
 use crate::field::{Dbf, names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, NO, USE_OCAL};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
@@ -45,8 +45,8 @@ record_fields! {
     }
     private {
         common: Common;
-        program: Option<Program>;
-        output_program: Option<Program>;
+        program: Option<CompiledExpression>;
+        output_program: Option<CompiledExpression>;
     }
 }
 
@@ -80,20 +80,20 @@ impl Record for SCalcOut {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         self.link_state_changed(field, posts);
         Ok(())
     }
 
     fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
         match field {
-            CALC => compile_optional(&mut self.program, text, Program::compile_text),
-            OCAL => compile_optional(&mut self.output_program, text, Program::compile_text),
+            CALC => compile_optional(&mut self.program, text, CompiledExpression::compile_text),
+            OCAL => compile_optional(&mut self.output_program, text, CompiledExpression::compile_text),
             _ => Ok(()),
         }
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         if let Some(index) = index_in(field, INAA, N_TEXTS) {
             self.text_input_states[index] = state_of(&self.text_inputs[index]);
             posts.post(self, IAAV + index as u16, EventMask::VALUE);
@@ -178,8 +178,8 @@ impl ExpressionOutput for SCalcOut {
 
 impl SCalcOut {
     /// The results of an expression, as a number and as a text. A non-finite number raises the alarm CALC.
-    fn results(&mut self, program: Option<&Program>, value: f64, text: &Text) -> Option<(f64, Text)> {
-        let digits = if program.is_some_and(Program::is_textual) { 8 } else { self.precision };
+    fn results(&mut self, program: Option<&CompiledExpression>, value: f64, text: &Text) -> Option<(f64, Text)> {
+        let digits = if program.is_some_and(CompiledExpression::is_textual) { 8 } else { self.precision };
         let mut inputs = TextInputs { args: &mut self.args, texts: &mut self.texts, value, text };
         let result = program.and_then(|program| program.run_text(&mut inputs));
         let results = result.map(|result| (result.number(), cut(Text::from_bytes(&result.text(digits)))));
@@ -202,7 +202,7 @@ impl SCalcOut {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         if is_changed(&mut self.previous_text, &self.text_value) {
             posts.post(self, SVAL, mask | CHANGED);

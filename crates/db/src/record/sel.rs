@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
@@ -122,7 +122,7 @@ impl Sel {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         if is_changed(&mut self.old_selection, &self.selection) {
             posts.post(self, SELN, mask | CHANGED);

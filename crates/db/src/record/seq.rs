@@ -5,7 +5,7 @@ use fodo_data::{EventMask, Limits, Meta};
 use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::selection::{N_LINKS, Selection, fetch_selected, indices, or_alarm, with_links};
 use crate::record::simulation::set_constant;
@@ -120,7 +120,7 @@ impl Seq {
         Selection { mode: self.select_mode, number: self.selection, offset: self.offset, shift: self.shift }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = post_value(self, EventMask::NONE, posts);
         if is_changed(&mut self.old_selection, &self.selection) {
             posts.post(self, SELN, mask | CHANGED);

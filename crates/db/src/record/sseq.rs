@@ -7,7 +7,7 @@ use crate::field::{names, record_fields};
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
 use crate::process::deferred::Deferred;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::links::state_of;
 use crate::record::long_text::cut;
@@ -93,7 +93,7 @@ impl Record for SSeq {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == ABORT {
             return self.abort(posts);
         }
@@ -116,12 +116,12 @@ impl Record for SSeq {
         Ok(())
     }
 
-    fn writes_completed(&mut self, number: u8, posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, number: u8, posts: &mut RecordPosts) -> bool {
         self.set_waiting(number.into(), 0, posts);
         self.progress == SequenceState::WaitingForWrite
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
@@ -253,7 +253,7 @@ impl SSeq {
 
     /// The first ABORT stops a sequence, but waits for writes that have not completed; the second does not wait for
     /// these either.
-    fn abort(&mut self, posts: &mut Posts) -> Result<(), &'static str> {
+    fn abort(&mut self, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if self.is_busy == 0 {
             self.is_aborted = 0;
             posts.post(self, BUSY, EventMask::VALUE);
@@ -285,27 +285,27 @@ impl SSeq {
     }
 
     /// Updates WERR: only writes through a channel can be waited for.
-    fn check_wait(&mut self, index: usize, posts: &mut Posts) {
+    fn check_wait(&mut self, index: usize, posts: &mut RecordPosts) {
         let error = i16::from(self.is_wait_wrong(index));
         if is_changed(&mut self.wait_errors[index], &error) {
             posts.post(self, WERR1 + index as u16, EventMask::VALUE);
         }
     }
 
-    fn set_waiting(&mut self, index: usize, waiting: i16, posts: &mut Posts) {
+    fn set_waiting(&mut self, index: usize, waiting: i16, posts: &mut RecordPosts) {
         let Some(place) = self.waiting.get_mut(index) else { return };
         if is_changed(place, &waiting) {
             posts.post(self, WTG1 + index as u16, EventMask::VALUE);
         }
     }
 
-    fn set_number(&mut self, index: usize, number: f64, mask: EventMask, posts: &mut Posts) {
+    fn set_number(&mut self, index: usize, number: f64, mask: EventMask, posts: &mut RecordPosts) {
         if is_changed(&mut self.values[index], &number) {
             posts.post(self, DO1 + index as u16, mask);
         }
     }
 
-    fn set_text(&mut self, index: usize, text: Text, mask: EventMask, posts: &mut Posts) {
+    fn set_text(&mut self, index: usize, text: Text, mask: EventMask, posts: &mut RecordPosts) {
         if is_changed(&mut self.texts[index], &text) {
             posts.post(self, STR1 + index as u16, mask);
         }

@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::{CHANGED, Record, is_changed, record_type};
 
@@ -32,7 +32,7 @@ impl Record for State {
 }
 
 impl State {
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = posts.alarms(self) | CHANGED;
         if is_changed(&mut self.old_value, &self.value) {
             posts.post(self, VAL, mask);

@@ -5,7 +5,7 @@ use fodo_data::{Text, TimeStamp};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::{self, DeviceSupport, InputRecord, ReadResult, input_fields};
 use crate::record::long_text::{cut, post_mask};
@@ -45,7 +45,7 @@ impl Record for StringIn {
         self.output_value = self.value.clone();
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         simulation::mode_was_put(self)
     }
 

@@ -5,7 +5,7 @@ use fodo_data::{Status, Value};
 use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::long_text::{cut, post_mask};
 use crate::record::output::{self, OutputRecord, output_fields};
@@ -48,7 +48,7 @@ impl Record for StringOut {
         self.output_value = self.value.clone();
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         simulation::mode_was_put(self)
     }
 
@@ -90,7 +90,7 @@ impl OutputRecord for StringOut {
         output::stamp(step);
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let changes = changes(&mut self.output_value, &self.value);
         post_value(self, changes | post_mask(self.post_value, self.post_archive), posts);
     }

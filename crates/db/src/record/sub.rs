@@ -8,7 +8,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
@@ -89,7 +89,7 @@ impl Record for Sub {
         inputs::meta(self, field, self.precision, meta)
     }
 
-    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if let RoutineLookup::Unset = self.found {
             self.common.is_active = 0;
             self.common.reprocess = 0;
@@ -139,7 +139,7 @@ impl Sub {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let mask = levels::monitor(self, posts);
         inputs::post(self, posts, mask, false);
     }

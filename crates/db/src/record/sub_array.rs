@@ -6,7 +6,7 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
@@ -71,7 +71,7 @@ impl Record for SubArray {
         Some((self.kind(), self.capacity))
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == VAL {
             self.count();
         }

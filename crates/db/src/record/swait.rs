@@ -3,13 +3,13 @@
 
 use fodo_data::{EventMask, Limits, Meta, Status, Text};
 
-use crate::calc::{CalcError, N_ARGS, Program};
+use crate::calc::{CalcError, CompiledExpression, N_ARGS};
 use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::external::ExternalPv;
 use crate::link::{Link, Target};
 use crate::menu::{self, INVALID, NO};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{compile_optional, is_output_wanted, state_of_program};
@@ -58,7 +58,7 @@ record_fields! {
     }
     private {
         common: Common;
-        program: Option<Program>;
+        program: Option<CompiledExpression>;
         progress: OutputState;
     }
 }
@@ -116,7 +116,7 @@ impl Record for SWait {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         let (state, place) = match field {
             CALC => {
                 let expression = self.expression.clone();
@@ -146,7 +146,7 @@ impl Record for SWait {
     }
 
     fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
-        if field == CALC { compile_optional(&mut self.program, text, Program::compile) } else { Ok(()) }
+        if field == CALC { compile_optional(&mut self.program, text, CompiledExpression::compile) } else { Ok(()) }
     }
 
     fn is_interrupted_by(&self, field: u16) -> bool {
@@ -154,7 +154,7 @@ impl Record for SWait {
         index.and_then(|index| self.interrupts.get(index)).is_some_and(|interrupts| *interrupts != 0)
     }
 
-    fn writes_completed(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+    fn writes_completed(&mut self, _number: u8, _posts: &mut RecordPosts) -> bool {
         let is_driven = self.progress == OutputState::Driven;
         if is_driven {
             self.progress = OutputState::Written;
@@ -162,7 +162,7 @@ impl Record for SWait {
         is_driven
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
@@ -305,7 +305,7 @@ impl SWait {
         is_output_wanted(self.output_option, self.value, before, is_changed)
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         let left = deadbands!(self).left();
         let mask = post_value(self, left, posts) | EventMask::VALUE;
         for index in 0..N_INPUTS {

@@ -2,12 +2,12 @@
 
 use fodo_data::{Meta, Status, Text};
 
-use crate::calc::{CalcError, Program, TextInputs};
+use crate::calc::{CalcError, CompiledExpression, TextInputs};
 use crate::common::{Common, row};
 use crate::field::{names, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID};
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::expression::{compile_optional, state_of_program};
 use crate::record::inputs::{self, inputs};
@@ -51,7 +51,7 @@ const N_VALUES: usize = 16;
 /// A choice of IVLA: without inputs, nothing is calculated and written.
 const DO_NOTHING: u16 = 1;
 /// The compiled expressions.
-type Programs = [Option<Program>; N_VALUES];
+type Programs = [Option<CompiledExpression>; N_VALUES];
 
 /// The names of the links, for messages.
 const OUTPUTS: [&str; N_VALUES] = names(Transform::ROWS, "OUTA");
@@ -75,7 +75,7 @@ impl Record for Transform {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         let index = |first: u16| index_in(field, first, N_VALUES);
         if let Some(index) = index(CLCA) {
             let expression = self.expressions[index].clone();
@@ -108,12 +108,12 @@ impl Record for Transform {
 
     fn compile(&mut self, field: u16, text: &Text) -> Result<(), CalcError> {
         match index_in(field, CLCA, N_VALUES) {
-            Some(index) => compile_optional(&mut self.programs[index], text, Program::compile_text),
+            Some(index) => compile_optional(&mut self.programs[index], text, CompiledExpression::compile_text),
             None => Ok(()),
         }
     }
 
-    fn link_state_changed(&mut self, field: u16, posts: &mut Posts) {
+    fn link_state_changed(&mut self, field: u16, posts: &mut RecordPosts) {
         // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
@@ -171,7 +171,7 @@ impl Transform {
         }
     }
 
-    fn monitor(&mut self, posts: &mut Posts) {
+    fn monitor(&mut self, posts: &mut RecordPosts) {
         posts.alarms(self);
         let is_first = !std::mem::replace(&mut self.is_posted, true);
         inputs::post(self, posts, CHANGED, is_first);

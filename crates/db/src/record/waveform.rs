@@ -5,7 +5,7 @@ use fodo_data::{Kind, Limits, Meta};
 use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
-use crate::process::post::Posts;
+use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record};
 use crate::record::simulation::{self, simulated};
@@ -53,7 +53,7 @@ impl Record for Waveform {
         Some((self.array_meta().kind, self.capacity))
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         array::field_was_put(self, field, posts)
     }
 

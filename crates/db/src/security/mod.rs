@@ -9,7 +9,7 @@ mod show;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::calc::{N_ARGS, Program};
+use crate::calc::{CompiledExpression, N_ARGS};
 use crate::reference::AccessLevel;
 
 pub use show::AccessSection;
@@ -68,7 +68,7 @@ struct Rule {
     user_groups: Vec<usize>,
     /// The same for HAGs and the host.
     host_groups: Vec<usize>,
-    calc: Option<Program>,
+    calc: Option<CompiledExpression>,
 }
 
 /// The rules and the present values of their inputs.
@@ -183,7 +183,7 @@ impl Security {
 
 impl GroupState {
     fn evaluated(&self, group: &Group) -> Vec<bool> {
-        let holds = |program: &Program| {
+        let holds = |program: &CompiledExpression| {
             let result = program.run(&mut self.args.clone(), 0.0).unwrap_or(0.0);
             // The same range as in Base.
             self.bad & program.args_used() == 0 && result > 0.99 && result < 1.01

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Access, AccessDecision, AccessFile, DEFAULT, Group, Rule};
-use crate::calc::Program;
+use crate::calc::CompiledExpression;
 use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{DbToken, Lexer, SourcePlace};
@@ -366,8 +366,8 @@ impl<'a> AccessParser<'a> {
         Ok(None)
     }
 
-    fn calc(&self, text: &str, place: SourcePlace) -> Result<Program, LoadError> {
-        let program = Program::compile(text)
+    fn calc(&self, text: &str, place: SourcePlace) -> Result<CompiledExpression, LoadError> {
+        let program = CompiledExpression::compile(text)
             .map_err(|error| self.lexer.error(place, format!("\"{text}\" is not a valid expression: {error}")))?;
         if program.has_stores() {
             return Err(self.lexer.error(place, "the CALC of a rule cannot contain ':='"));

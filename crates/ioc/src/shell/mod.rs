@@ -34,7 +34,7 @@ use crate::printable;
 use crate::site::SharedEnvironment;
 use crate::stats::VERSION;
 use crate::turn::DatabaseDriver;
-use crate::{MissingPuts, Policy, RunningIoc};
+use crate::{CountMissingPuts, Policy, RunningIoc};
 
 pub use check::{CheckFinding, FindingLevel, check_request_file};
 pub use complete::Completer;
@@ -64,7 +64,7 @@ pub struct RunConfig {
     /// The log for network events.
     pub log: Option<Log>,
     /// The address for metrics over HTTP, and the counter of puts missing from the put log.
-    pub metrics: Option<(SocketAddr, Option<MissingPuts>)>,
+    pub metrics: Option<(SocketAddr, Option<CountMissingPuts>)>,
     /// The UDP port for announcements of RecCeivers, which then receive the records; `None` for none.
     pub reccaster: Option<u16>,
 }

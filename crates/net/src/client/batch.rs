@@ -15,14 +15,14 @@ use fodo_data::{Meta, Reading};
 
 use super::channel::{Channel, ChannelCore, Elsewhere};
 use super::circuit::{Circuit, Expected};
-use super::operation::{Operation, Outcome, Output, Task, converted, deadline_after};
+use super::operation::{Operation, OperationOutcome, OperationTask, Output, converted, deadline_after};
 use super::{Error, ErrorKind, Refusal, WrongReply};
 
 /// Issues `n` operations at once and waits until the last one has ended or `timeout` has passed. The results are in the
 /// order of the operations. `of`: the channel and the task of each.
 pub(super) fn run<'a, T: Output>(
     n: usize,
-    of: impl Fn(usize) -> (&'a Channel, &'a Task),
+    of: impl Fn(usize) -> (&'a Channel, &'a OperationTask),
     timeout: Duration,
 ) -> Vec<Result<T, Error>> {
     let deadline = deadline_after(timeout);
@@ -68,7 +68,7 @@ struct CircuitBatch {
 /// Issues what can be issued at once. Returns that by circuit, and the indices that must be started individually.
 fn issue_by_circuit<'a>(
     n: usize,
-    operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+    operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
 ) -> (Vec<CircuitBatch>, Vec<usize>) {
     let (mut parts, mut alone) = (Vec::new(), Vec::new());
     let Some(circuit) = (0..n).find_map(|index| operation_at(index).0.circuit()) else {
@@ -94,7 +94,7 @@ impl CircuitBatch {
     fn issue<'a>(
         circuit: Arc<Circuit>,
         mut wanted: impl ExactSizeIterator<Item = usize>,
-        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         mut elsewhere: impl FnMut(usize, Elsewhere),
     ) -> CircuitBatch {
         let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
@@ -107,7 +107,7 @@ impl CircuitBatch {
     /// Drives the circuit until all operations have ended or the deadline has passed; returns their results.
     fn results<'a, T: Output>(
         &self,
-        of: &impl Fn(usize) -> (&'a Channel, &'a Task),
+        of: &impl Fn(usize) -> (&'a Channel, &'a OperationTask),
         deadline: Instant,
         timeout: Duration,
     ) -> impl Iterator<Item = Result<T, Error>> {
@@ -169,9 +169,9 @@ pub(super) enum PutOrFailure {
 impl PutOrFailure {
     /// The result of an operation. `expected`: what a get waits for, `None` for a put. Returns `None` for a reply of
     /// the other kind: it is a server's mistake, and the right reply may still be received.
-    pub(super) fn end(self, expected: Option<&Expected>) -> Option<Result<Outcome, Failure>> {
+    pub(super) fn end(self, expected: Option<&Expected>) -> Option<Result<OperationOutcome, Failure>> {
         match (self, expected) {
-            (PutOrFailure::Written(Ok(())), None) => Some(Ok(Outcome::Written)),
+            (PutOrFailure::Written(Ok(())), None) => Some(Ok(OperationOutcome::Written)),
             (PutOrFailure::Written(Err(status)), None) => Some(Err(Failure::Refused(status.into()))),
             (PutOrFailure::Written(_), Some(_)) => None,
             (PutOrFailure::Failure(failure), _) => Some(Err(failure)),
@@ -186,7 +186,7 @@ pub(super) fn finish_get(
     meta: &mut Option<Arc<Meta>>,
     dbr: DbrType,
     result: Result<Reading, Eca>,
-) -> Result<Outcome, Failure> {
+) -> Result<OperationOutcome, Failure> {
     let mut reading = match result {
         Ok(reading) => reading,
         Err(status) => return Err(Failure::Refused(status.into())),
@@ -197,7 +197,7 @@ pub(super) fn finish_get(
     if meta.is_some() {
         reading.meta = meta.take();
     }
-    Ok(Outcome::Reading(reading))
+    Ok(OperationOutcome::Reading(reading))
 }
 
 /// The operations of a batch on one circuit, which keeps them until their results are taken. Their numbers are
@@ -223,7 +223,7 @@ enum Progress {
     /// For the server's reply. Holds the result of the first of two requests.
     Issued(Option<Arc<Meta>>),
     /// For its caller to take the result.
-    Ended(Result<Outcome, Failure>),
+    Ended(Result<OperationOutcome, Failure>),
 }
 
 impl Batch {
@@ -295,7 +295,7 @@ impl Batch {
     }
 
     /// The result of each operation; `None` where no reply was received.
-    pub(super) fn ended(batch: Option<Batch>) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> {
+    pub(super) fn ended(batch: Option<Batch>) -> impl Iterator<Item = Option<Result<OperationOutcome, Failure>>> {
         let members = batch.map(|batch| batch.members).unwrap_or_default();
         members.into_iter().map(|member| match member.progress {
             Progress::Issued(_) => None,
@@ -331,9 +331,9 @@ mod tests {
         let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
         let mut batch = Batch::new(100..110, &end);
         for (cid, task, number) in [
-            (1, Task::Get(Default::default()), 100),
-            (2, Task::Put(Value::from(1.0)), 101),
-            (3, Task::Get(Default::default()), 102),
+            (1, OperationTask::Get(Default::default()), 100),
+            (2, OperationTask::Put(Value::from(1.0)), 101),
+            (3, OperationTask::Get(Default::default()), 102),
         ] {
             assert_eq!(batch.next(), Ioid(number));
             batch.issued(Cid(cid), task.expected(SERVER_CHANNEL));
@@ -367,7 +367,7 @@ mod tests {
         Batch::ended(Some(batch))
             .map(|ended| match ended {
                 None => "nothing".to_owned(),
-                Some(Ok(Outcome::Reading(reading))) => format!("{:?}", reading.value),
+                Some(Ok(OperationOutcome::Reading(reading))) => format!("{:?}", reading.value),
                 Some(Ok(outcome)) => format!("{outcome:?}"),
                 Some(Err(failure)) => format!("{failure:?}"),
             })
@@ -441,7 +441,7 @@ mod tests {
 
         let metas: Vec<Option<Arc<Meta>>> = Batch::ended(Some(batch))
             .map(|ended| match ended {
-                Some(Ok(Outcome::Reading(reading))) => reading.meta,
+                Some(Ok(OperationOutcome::Reading(reading))) => reading.meta,
                 _ => None,
             })
             .collect();

@@ -12,12 +12,12 @@ use fodo_ca::{Cid, Rights};
 use fodo_data::Array;
 
 pub use self::handle::Channel;
-use self::state::{Phase, State};
+use self::state::{ChannelPhase, State};
 pub(super) use self::state::{Responsiveness, Trouble};
-use super::circuit::{Afterwards, Circuit, ServerChannel, Subscriptions};
+use super::circuit::{Afterwards, Circuit, MonitorSubscriptions, ServerChannel};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
-use super::operation::{OperationCore, Task};
+use super::operation::{OperationCore, OperationTask};
 use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
 use crate::sync::lock;
@@ -53,7 +53,7 @@ pub(super) struct ChannelCore {
 
 /// The operations and monitors that waited for a channel to become active and must now be sent to its server.
 pub(super) struct Activated {
-    pub(super) operations: Vec<(Arc<OperationCore>, Task)>,
+    pub(super) operations: Vec<(Arc<OperationCore>, OperationTask)>,
     pub(super) monitors: Vec<Arc<MonitorCore>>,
 }
 
@@ -118,7 +118,7 @@ impl ChannelCore {
     /// is searched for as well: the server may have gone silently and be back at another address.
     pub(super) fn set_responsiveness(self: &Arc<Self>, now: Responsiveness, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
-        let Phase::Active(_, _, responsiveness) = &mut state.phase else { return };
+        let ChannelPhase::Active(_, _, responsiveness) = &mut state.phase else { return };
         *responsiveness = now;
         afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.responsiveness_changed(now)));
         match now {
@@ -135,7 +135,7 @@ impl ChannelCore {
     /// The server has rejected the request to create this channel, with an explanation.
     pub(super) fn create_rejected(&self, refusal: Refusal) {
         let mut state = lock(&self.state);
-        if let Phase::Connecting(circuit) = &state.phase {
+        if let ChannelPhase::Connecting(circuit) = &state.phase {
             let trouble = Trouble::Refused(circuit.server(), refusal);
             state.until_active().trouble = Some(trouble);
         }
@@ -150,10 +150,10 @@ impl ChannelCore {
         afterwards: &mut Afterwards,
     ) -> Option<Activated> {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Closed) {
+        if matches!(state.phase, ChannelPhase::Closed) {
             return None;
         }
-        state.phase = Phase::Active(circuit.clone(), server_channel, Responsiveness::Responsive);
+        state.phase = ChannelPhase::Active(circuit.clone(), server_channel, Responsiveness::Responsive);
         let until = state.until_active.take();
         if until.as_ref().is_some_and(|until| until.is_sought) {
             self.context.search().stop(self.cid);
@@ -178,19 +178,23 @@ impl ChannelCore {
     /// The server's identity of the channel on this circuit, if it is active there.
     pub(super) fn server_channel_on(&self, circuit: &Arc<Circuit>) -> Option<ServerChannel> {
         match &lock(&self.state).phase {
-            Phase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Some(*server_channel),
+            ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Some(*server_channel),
             _ => None,
         }
     }
 
     /// The server's identity of the channel on this circuit if the task can be issued there at once; otherwise where it can be issued.
-    pub(super) fn server_channel_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<ServerChannel, Elsewhere> {
+    pub(super) fn server_channel_for(
+        &self,
+        task: &OperationTask,
+        circuit: &Arc<Circuit>,
+    ) -> Result<ServerChannel, Elsewhere> {
         let state = lock(&self.state);
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
-            Phase::Active(..) if !state.allows(task) => Err(Elsewhere::NotActive),
-            Phase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
-            Phase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
+            ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::NotActive),
+            ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
+            ChannelPhase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
             _ => Err(Elsewhere::NotActive),
         }
     }
@@ -202,11 +206,11 @@ impl ChannelCore {
     /// that was not active waits longer each time.
     pub(super) fn lost(self: &Arc<Self>, trouble: Trouble, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Closed) {
+        if matches!(state.phase, ChannelPhase::Closed) {
             return;
         }
-        let before = std::mem::replace(&mut state.phase, Phase::Searching);
-        let was_active = matches!(before, Phase::Active(..));
+        let before = std::mem::replace(&mut state.phase, ChannelPhase::Searching);
+        let was_active = matches!(before, ChannelPhase::Active(..));
         if was_active {
             for monitor in &state.monitors {
                 afterwards.woken.push(monitor.disconnected());
@@ -233,7 +237,7 @@ impl ChannelCore {
     /// The channel's circuit, if it is active.
     pub(super) fn circuit(&self) -> Option<Arc<Circuit>> {
         match &lock(&self.state).phase {
-            Phase::Active(circuit, ..) => Some(circuit.clone()),
+            ChannelPhase::Active(circuit, ..) => Some(circuit.clone()),
             _ => None,
         }
     }
@@ -248,7 +252,7 @@ impl ChannelCore {
         let trouble = state.until_active.as_ref().and_then(|until| until.trouble.as_ref());
         match (&state.phase, trouble) {
             // An earlier failure of the same server explains more than the missing reply.
-            (Phase::Connecting(circuit) | Phase::Active(circuit, ..), trouble)
+            (ChannelPhase::Connecting(circuit) | ChannelPhase::Active(circuit, ..), trouble)
                 if trouble.is_none_or(|trouble| trouble.server() != circuit.server()) =>
             {
                 Error::new(self.name(), ErrorKind::NoReply { server: circuit.server(), after })
@@ -265,7 +269,7 @@ impl ChannelCore {
     }
 
     /// The subscriptions of its monitors.
-    pub(super) fn subscriptions(&self) -> Vec<Subscriptions> {
+    pub(super) fn subscriptions(&self) -> Vec<MonitorSubscriptions> {
         lock(&self.state).monitors.iter().filter_map(|monitor| monitor.subscriptions()).collect()
     }
 
@@ -274,25 +278,25 @@ impl ChannelCore {
     }
 
     /// Starts a task. `is_driven`: the caller waits for it at once; `buffer`: memory for the reply.
-    fn start(self: &Arc<Self>, task: Task, is_driven: bool, buffer: Option<Array>) -> Arc<OperationCore> {
+    fn start(self: &Arc<Self>, task: OperationTask, is_driven: bool, buffer: Option<Array>) -> Arc<OperationCore> {
         let operation = OperationCore::new(self.clone(), buffer);
         let mut lost = None;
         for _ in 0..limit::ISSUE_ATTEMPTS {
             let (circuit, server_channel) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
-                    Phase::Active(circuit, server_channel, _) => match state.ended(&self.name, &task) {
+                    ChannelPhase::Active(circuit, server_channel, _) => match state.ended(&self.name, &task) {
                         None => (circuit.clone(), *server_channel),
                         Some(result) => {
                             operation.end(result).wake();
                             return operation;
                         }
                     },
-                    Phase::Closed => {
+                    ChannelPhase::Closed => {
                         operation.end(Err(self.closed())).wake();
                         return operation;
                     }
-                    Phase::Searching | Phase::Connecting(_) => {
+                    ChannelPhase::Searching | ChannelPhase::Connecting(_) => {
                         let waiting = &mut state.until_active().waiting;
                         if waiting.is_empty() {
                             // Usually one operation waits.
@@ -329,7 +333,7 @@ impl ChannelCore {
     pub(super) fn end_with_context(&self) {
         let (_phase, waiting, monitors) = {
             let mut state = lock(&self.state);
-            let phase = std::mem::replace(&mut state.phase, Phase::Closed);
+            let phase = std::mem::replace(&mut state.phase, ChannelPhase::Closed);
             let waiting = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
             (phase, waiting, std::mem::take(&mut state.monitors))
         };
@@ -343,11 +347,11 @@ impl ChannelCore {
     }
 
     fn close(&self) {
-        let phase = std::mem::replace(&mut lock(&self.state).phase, Phase::Closed);
+        let phase = std::mem::replace(&mut lock(&self.state).phase, ChannelPhase::Closed);
         match phase {
-            Phase::Connecting(circuit) => circuit.clear(self.cid, None),
-            Phase::Active(circuit, server_channel, _) => circuit.clear(self.cid, Some(server_channel.sid)),
-            Phase::Searching | Phase::Closed => {}
+            ChannelPhase::Connecting(circuit) => circuit.clear(self.cid, None),
+            ChannelPhase::Active(circuit, server_channel, _) => circuit.clear(self.cid, Some(server_channel.sid)),
+            ChannelPhase::Searching | ChannelPhase::Closed => {}
         }
         self.context.search().remove_channel(self.cid);
     }

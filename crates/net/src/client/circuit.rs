@@ -48,7 +48,7 @@ pub(super) struct Circuit {
 
 struct State {
     machine: Machine,
-    phase: Phase,
+    phase: CircuitPhase,
     role: ReaderRole<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
@@ -121,7 +121,7 @@ impl Subscribed {
 
 /// The state of the connection; the comment of each says what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CircuitPhase {
     /// For the TCP connection, until this deadline.
     Opening(Instant),
     /// For nothing: requests can be sent.
@@ -154,7 +154,7 @@ impl Circuit {
         let stream = socket::connect(server)?;
         let state = State {
             machine: Machine::new(config, now),
-            phase: Phase::Opening(now.monotonic + limit::CONNECT),
+            phase: CircuitPhase::Opening(now.monotonic + limit::CONNECT),
             role: ReaderRole::new(),
             token: None,
             lease_is_timed: false,
@@ -195,7 +195,7 @@ impl Circuit {
     pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
         let now = clock::now();
         let mut state = lock(&self.state);
-        if state.phase == Phase::Closed {
+        if state.phase == CircuitPhase::Closed {
             return false;
         }
         for (channel, _) in claimed {
@@ -224,7 +224,7 @@ impl Circuit {
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
         let mut state = lock(&self.state);
         if state.channels.remove(cid).is_some() {
-            if let (Some(sid), Phase::Open) = (sid, state.phase) {
+            if let (Some(sid), CircuitPhase::Open) = (sid, state.phase) {
                 state.machine.clear(cid, sid);
             }
             self.flush_soon(&mut state);
@@ -236,7 +236,7 @@ impl Circuit {
     /// Closes a channel here, because another server has claimed its name while this server is silent.
     pub(super) fn abandon(self: &Arc<Self>, channel: &ChannelCore) {
         let mut state = lock(&self.state);
-        if let (Some(server_channel), Phase::Open) = (channel.server_channel_on(self), state.phase) {
+        if let (Some(server_channel), CircuitPhase::Open) = (channel.server_channel_on(self), state.phase) {
             state.machine.clear(channel.cid(), server_channel.sid);
         }
         self.lose(&mut state, channel.cid(), Trouble::Claimed(self.server));
@@ -246,7 +246,7 @@ impl Circuit {
 
     /// Closes a circuit without channels once all pending bytes are sent.
     fn close_if_unused(&self, state: &mut State) {
-        if state.channels.is_empty() && state.phase != Phase::Closed {
+        if state.channels.is_empty() && state.phase != CircuitPhase::Closed {
             state.closes_when_sent = true;
             self.flush(state);
         }
@@ -262,7 +262,7 @@ impl Circuit {
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, server_channel: ServerChannel) {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Closed && monitor.channel().server_channel_on(self) == Some(server_channel) {
+        if state.phase != CircuitPhase::Closed && monitor.channel().server_channel_on(self) == Some(server_channel) {
             self.subscribe_locked(&mut state, monitor, server_channel);
             self.flush_with_others(&mut state);
         }
@@ -286,7 +286,7 @@ impl Circuit {
         let subscription =
             state.subscriptions.insert(Subscribed::Updates(monitor.clone(), server_channel.expected(&options.request)));
         state.machine.subscribe(server_channel.sid, dbr, count, options.mask, subscription);
-        let subscriptions = Subscriptions { server_channel, subscription, description };
+        let subscriptions = MonitorSubscriptions { server_channel, subscription, description };
         monitor.set_subscriptions(self, subscriptions);
         if monitor.is_ended() {
             // Its owner dropped it before the subscription was recorded.
@@ -295,7 +295,7 @@ impl Circuit {
     }
 
     /// Ends the subscriptions of a monitor.
-    pub(super) fn cancel(&self, subscriptions: Subscriptions) {
+    pub(super) fn cancel(&self, subscriptions: MonitorSubscriptions) {
         let mut state = lock(&self.state);
         state.cancel(subscriptions);
         self.flush_soon(&mut state);
@@ -307,7 +307,7 @@ impl Circuit {
 
     /// Ensures that queued requests are sent.
     fn request_flush(&self, state: &mut State) {
-        if state.flush_is_requested || state.phase != Phase::Open {
+        if state.flush_is_requested || state.phase != CircuitPhase::Open {
             return;
         }
         state.flush_is_requested = true;
@@ -318,7 +318,7 @@ impl Circuit {
 
     /// Writes pending bytes until the socket accepts no more.
     fn flush(&self, state: &mut State) {
-        if state.phase != Phase::Open {
+        if state.phase != CircuitPhase::Open {
             return;
         }
         loop {
@@ -343,7 +343,7 @@ impl Circuit {
     fn receive(self: &Arc<Self>, state: &mut State, budget: usize, to_the_end: bool) -> bool {
         RECEIVED.with_borrow_mut(|buffer| {
             let mut taken = 0;
-            while taken < budget && state.phase == Phase::Open {
+            while taken < budget && state.phase == CircuitPhase::Open {
                 match (&self.stream).read(buffer) {
                     Ok(0) => self.close(state, None),
                     Ok(n) => {
@@ -363,7 +363,7 @@ impl Circuit {
                     Err(_) => self.close(state, None),
                 }
             }
-            state.phase == Phase::Open
+            state.phase == CircuitPhase::Open
         })
     }
 
@@ -392,11 +392,11 @@ impl Circuit {
 
     /// Closes the circuit; the search for its channels starts again.
     fn close(&self, state: &mut State, refusal: Option<Refusal>) {
-        if state.phase == Phase::Closed {
+        if state.phase == CircuitPhase::Closed {
             return;
         }
-        let was_open = state.phase == Phase::Open;
-        state.phase = Phase::Closed;
+        let was_open = state.phase == CircuitPhase::Open;
+        state.phase = CircuitPhase::Closed;
         if state.role.reader() == Reader::Reactor {
             self.deregister();
         }
@@ -456,7 +456,7 @@ impl Circuit {
             return self.close(state, Some(Refusal::Connection));
         }
         match self.stream.peer_addr() {
-            Ok(_) => state.phase = Phase::Open,
+            Ok(_) => state.phase = CircuitPhase::Open,
             Err(_) if now.monotonic < until => {}
             Err(_) => self.close(state, None),
         }
@@ -465,10 +465,10 @@ impl Circuit {
 
 impl State {
     /// Ends the subscriptions of a monitor, if they still exist.
-    fn cancel(&mut self, subscriptions: Subscriptions) {
+    fn cancel(&mut self, subscriptions: MonitorSubscriptions) {
         for subscription in subscriptions.ids() {
             let Some(subscribed) = self.subscriptions.remove(subscription) else { continue };
-            if self.phase == Phase::Open {
+            if self.phase == CircuitPhase::Open {
                 let request = &subscribed.monitor().options().request;
                 let (dbr, count) = match (&subscribed, subscriptions.server_channel.description(request)) {
                     (Subscribed::Description(..), Some(dbr)) => (dbr, 1),
@@ -492,14 +492,14 @@ impl Drop for Circuit {
 
 /// The subscriptions of one monitor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subscriptions {
+pub(super) struct MonitorSubscriptions {
     server_channel: ServerChannel,
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,
 }
 
-impl Subscriptions {
+impl MonitorSubscriptions {
     fn ids(&self) -> impl Iterator<Item = SubscriptionId> + use<> {
         std::iter::once(self.subscription).chain(self.description)
     }
@@ -524,7 +524,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let circuit = Circuit::open(address, &config, Duration::ZERO, Reactor::shared().unwrap(), Weak::new()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        lock(&circuit.state).phase = Phase::Open;
+        lock(&circuit.state).phase = CircuitPhase::Open;
         (circuit, server)
     }
 
@@ -559,7 +559,7 @@ mod tests {
             let is_more = circuit.receive(&mut state, budget, to_the_end);
 
             assert_eq!((is_more, n_waiting(&circuit)), (may_be_more, n_left), "{budget} {to_the_end}");
-            assert_eq!(state.phase, Phase::Open);
+            assert_eq!(state.phase, CircuitPhase::Open);
         }
     }
 
@@ -570,11 +570,11 @@ mod tests {
         drop(server);
 
         let start = Instant::now();
-        while state.phase == Phase::Open && start.elapsed() < Duration::from_secs(10) {
+        while state.phase == CircuitPhase::Open && start.elapsed() < Duration::from_secs(10) {
             assert!(!circuit.receive(&mut state, 1, true));
         }
 
-        assert_eq!(state.phase, Phase::Closed);
+        assert_eq!(state.phase, CircuitPhase::Closed);
         drop(state);
         assert!(!circuit.create(&[]));
     }

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit, Config, Event, RejectedRequest};
-use fodo_ca::dbr::{DbrType, Level};
+use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
 use fodo_ca::{Cid, Ioid, Rights, Sid};
@@ -339,8 +339,11 @@ fn connect_and_read(pv: &str, server: SocketAddr, config: &ClientConfig, timeout
         return ClaimResult::Lost { reason: format!("the channel has type {native}, which is not a value type") };
     };
     let facts = ChannelFacts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
-    let value =
-        if rights.read { call.read(sid, DbrType::of(kind, Level::Time)) } else { Some(Err(Refusal::ReadAccess)) };
+    let value = if rights.read {
+        call.read(sid, DbrType::of(kind, AttributeLevel::Time))
+    } else {
+        Some(Err(Refusal::ReadAccess))
+    };
     ClaimResult::Channel { facts, after, value }
 }
 

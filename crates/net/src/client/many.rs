@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use fodo_data::{Reading, Value};
 
-use super::operation::{Operation, Output, Task, deadline_after};
+use super::operation::{Operation, OperationTask, Output, deadline_after};
 use super::{Channel, Context, Error, Request, batch};
 
 /// Waits for operations in progress; the results are in their order. Operations that have not ended in time are
@@ -88,7 +88,7 @@ pub fn get(channels: &[Channel], request: Request) -> Vec<Result<Reading, Error>
 
 /// Like [`get`], with its own timeout.
 pub fn get_timeout(channels: &[Channel], request: Request, timeout: Duration) -> Vec<Result<Reading, Error>> {
-    let task = Task::Get(request);
+    let task = OperationTask::Get(request);
     batch::run(channels.len(), |index| (&channels[index], &task), timeout)
 }
 
@@ -105,11 +105,11 @@ pub fn put_timeout(puts: impl IntoIterator<Item = (Channel, Value)>, timeout: Du
     put_tasks(&tasks(puts), timeout)
 }
 
-fn tasks(puts: impl IntoIterator<Item = (Channel, Value)>) -> Vec<(Channel, Task)> {
-    puts.into_iter().map(|(channel, value)| (channel, Task::Put(value))).collect()
+fn tasks(puts: impl IntoIterator<Item = (Channel, Value)>) -> Vec<(Channel, OperationTask)> {
+    puts.into_iter().map(|(channel, value)| (channel, OperationTask::Put(value))).collect()
 }
 
-fn put_tasks(puts: &[(Channel, Task)], timeout: Duration) -> Vec<Result<(), Error>> {
+fn put_tasks(puts: &[(Channel, OperationTask)], timeout: Duration) -> Vec<Result<(), Error>> {
     batch::run(puts.len(), |index| (&puts[index].0, &puts[index].1), timeout)
 }
 

@@ -13,7 +13,7 @@ use futures_core::Stream;
 use self::queue::Queue;
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore, Responsiveness};
-use super::circuit::{Circuit, Subscriptions};
+use super::circuit::{Circuit, MonitorSubscriptions};
 use super::operation::{Waiter, deadline_after};
 use super::{ChannelFacts, Refusal, Request, WrongReply};
 use crate::sync::lock;
@@ -163,7 +163,7 @@ struct State {
     n_merged: u64,
     n_disconnected: u64,
     waiters: Vec<Waiter>,
-    subscriptions: Option<(Arc<Circuit>, Subscriptions)>,
+    subscriptions: Option<(Arc<Circuit>, MonitorSubscriptions)>,
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -212,12 +212,12 @@ impl MonitorCore {
     }
 
     /// Records the circuit and number of the running subscription.
-    pub(super) fn set_subscriptions(&self, circuit: &Arc<Circuit>, subscriptions: Subscriptions) {
+    pub(super) fn set_subscriptions(&self, circuit: &Arc<Circuit>, subscriptions: MonitorSubscriptions) {
         lock(&self.state).subscriptions = Some((circuit.clone(), subscriptions));
     }
 
     /// The number of the running subscription.
-    pub(super) fn subscriptions(&self) -> Option<Subscriptions> {
+    pub(super) fn subscriptions(&self) -> Option<MonitorSubscriptions> {
         lock(&self.state).subscriptions.as_ref().map(|(_, subscriptions)| *subscriptions)
     }
 

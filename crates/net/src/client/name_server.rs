@@ -27,14 +27,14 @@ pub(super) struct NameServer {
 }
 
 struct State {
-    phase: Phase,
+    phase: NameServerPhase,
     token: Option<Token>,
     /// The pause after the next failure.
     pause: Duration,
 }
 
 /// The state of the circuit; the comment of each says what it waits for.
-enum Phase {
+enum NameServerPhase {
     /// For the time of the next attempt.
     Resting(Instant),
     /// For the TCP connection, until this deadline.
@@ -69,7 +69,7 @@ impl NameServer {
         now: Now,
     ) -> Arc<NameServer> {
         let (pause, _) = limit::NAME_SERVER_PAUSES;
-        let state = State { phase: Phase::Resting(now.monotonic), token: None, pause };
+        let state = State { phase: NameServerPhase::Resting(now.monotonic), token: None, pause };
         let reactor = reactor.clone();
         let server = Arc::new(NameServer { address, config, reactor, search, state: Mutex::new(state) });
         let driven: Weak<dyn EventHandler> = Arc::downgrade(&server) as Weak<dyn EventHandler>;
@@ -86,7 +86,7 @@ impl NameServer {
     /// Sends the searches of a datagram if the circuit is open and its buffer has space.
     pub(super) fn send_searches(&self, searches: &[u8]) {
         let mut state = lock(&self.state);
-        let Phase::Open(stream, machine) = &mut state.phase else { return };
+        let NameServerPhase::Open(stream, machine) = &mut state.phase else { return };
         if machine.pending_bytes() < limit::NAME_SERVER_BYTES {
             machine.search(searches);
             if flush(stream, machine).is_err()
@@ -107,42 +107,43 @@ impl NameServer {
             Ok(stream)
         });
         match opened {
-            Ok(stream) => state.phase = Phase::Opening(stream, now.monotonic + limit::CONNECT),
+            Ok(stream) => state.phase = NameServerPhase::Opening(stream, now.monotonic + limit::CONNECT),
             Err(_) => self.rest(state, now),
         }
     }
 
     /// Closes the connection and retries after a pause that grows with every failure.
     fn rest(&self, state: &mut State, now: Now) {
-        if let Phase::Opening(stream, _) | Phase::Open(stream, _) = &state.phase {
+        if let NameServerPhase::Opening(stream, _) | NameServerPhase::Open(stream, _) = &state.phase {
             // Closing the socket also deregisters it, so an error does not matter.
             let _ = self.reactor.registry().deregister(&mut SourceFd(&stream.as_raw_fd()));
         }
-        state.phase = Phase::Resting(now.monotonic + state.pause);
+        state.phase = NameServerPhase::Resting(now.monotonic + state.pause);
         state.pause = (state.pause * 2).min(limit::NAME_SERVER_PAUSES.1);
     }
 
     fn advance(&self, state: &mut State, now: Now) -> TurnResult {
         let mut result = TurnResult::default();
-        if matches!(state.phase, Phase::Resting(until) if until <= now.monotonic) {
+        if matches!(state.phase, NameServerPhase::Resting(until) if until <= now.monotonic) {
             self.open(state, now);
-            result.is_lost = matches!(state.phase, Phase::Resting(_));
+            result.is_lost = matches!(state.phase, NameServerPhase::Resting(_));
         }
-        if let Phase::Opening(stream, until) = &state.phase {
+        if let NameServerPhase::Opening(stream, until) = &state.phase {
             let has_failed = stream.take_error().ok().flatten().is_some() || *until <= now.monotonic;
             let is_open = stream.peer_addr().is_ok();
             if has_failed {
                 self.rest(state, now);
                 result.is_lost = true;
             } else if is_open
-                && let Phase::Opening(stream, _) = std::mem::replace(&mut state.phase, Phase::Resting(now.monotonic))
+                && let NameServerPhase::Opening(stream, _) =
+                    std::mem::replace(&mut state.phase, NameServerPhase::Resting(now.monotonic))
             {
-                state.phase = Phase::Open(stream, Box::new(Machine::new(&self.config, now)));
+                state.phase = NameServerPhase::Open(stream, Box::new(Machine::new(&self.config, now)));
                 state.pause = limit::NAME_SERVER_PAUSES.0;
                 result.is_reached = true;
             }
         }
-        if let Phase::Open(stream, machine) = &mut state.phase
+        if let NameServerPhase::Open(stream, machine) = &mut state.phase
             && exchange(stream, machine, self.address, now, &mut result).is_err()
         {
             self.rest(state, now);
@@ -208,9 +209,9 @@ impl EventHandler for NameServer {
         let mut state = lock(&self.state);
         let result = self.advance(&mut state, now);
         let turn = match &state.phase {
-            Phase::Resting(until) | Phase::Opening(_, until) => NextCall::At(*until),
-            Phase::Open(..) if result.has_more => NextCall::Soon,
-            Phase::Open(_, machine) => machine.deadline().map_or(NextCall::OnReady, NextCall::At),
+            NameServerPhase::Resting(until) | NameServerPhase::Opening(_, until) => NextCall::At(*until),
+            NameServerPhase::Open(..) if result.has_more => NextCall::Soon,
+            NameServerPhase::Open(_, machine) => machine.deadline().map_or(NextCall::OnReady, NextCall::At),
         };
         drop(state);
         if let Some(search) = self.search.upgrade() {

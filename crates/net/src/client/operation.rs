@@ -16,7 +16,7 @@ use crate::sync::lock;
 
 /// What an operation does.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Task {
+pub(super) enum OperationTask {
     /// Only connects the channel.
     Connect,
     /// Reads a value.
@@ -27,23 +27,23 @@ pub(super) enum Task {
     PutUnconfirmed(Value),
 }
 
-impl Task {
+impl OperationTask {
     /// The expected reply to a get; `None` for the other tasks.
     #[inline]
     pub(super) fn expected(&self, server_channel: ServerChannel) -> Option<Expected> {
         match self {
-            Task::Get(request) => Some(server_channel.expected(request)),
-            Task::Connect | Task::Put(_) | Task::PutUnconfirmed(_) => None,
+            OperationTask::Get(request) => Some(server_channel.expected(request)),
+            OperationTask::Connect | OperationTask::Put(_) | OperationTask::PutUnconfirmed(_) => None,
         }
     }
 }
 
 /// The result of a successful operation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// For [`Task::Connect`].
+pub enum OperationOutcome {
+    /// For [`OperationTask::Connect`].
     Connected(ChannelFacts),
-    /// For [`Task::Get`].
+    /// For [`OperationTask::Get`].
     Reading(Reading),
     /// For both puts.
     Written,
@@ -109,11 +109,11 @@ impl Waiter {
 #[derive(Debug)]
 pub(super) struct OperationCore {
     channel: Arc<ChannelCore>,
-    slot: Mutex<Slot>,
+    slot: Mutex<OperationSlot>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct OperationSlot {
     state: State,
     waiter: Waiter,
     /// Memory for a large reply, until the request is issued.
@@ -128,7 +128,7 @@ enum State {
     /// For the server's reply on this circuit.
     Issued(Arc<Circuit>, Ioid),
     /// For its caller to take the result.
-    Ended(Result<Outcome, Error>),
+    Ended(Result<OperationOutcome, Error>),
     /// For nothing: the result was taken.
     Taken,
 }
@@ -139,7 +139,7 @@ pub(super) struct AlreadyEnded;
 impl OperationCore {
     /// `buffer`: an array whose memory a large reply may reuse.
     pub(super) fn new(channel: Arc<ChannelCore>, buffer: Option<Array>) -> Arc<OperationCore> {
-        let slot = Slot { state: State::Waiting, waiter: Waiter::None, buffer };
+        let slot = OperationSlot { state: State::Waiting, waiter: Waiter::None, buffer };
         Arc::new(OperationCore { channel, slot: Mutex::new(slot) })
     }
 
@@ -158,7 +158,7 @@ impl OperationCore {
     }
 
     /// Ends the operation unless it has already ended; returns the waiter to wake after releasing all locks.
-    pub(super) fn end(&self, result: Result<Outcome, Error>) -> Waiter {
+    pub(super) fn end(&self, result: Result<OperationOutcome, Error>) -> Waiter {
         let mut slot = lock(&self.slot);
         match slot.state {
             State::Waiting | State::Issued(..) => {
@@ -173,7 +173,7 @@ impl OperationCore {
         matches!(lock(&self.slot).state, State::Ended(_) | State::Taken)
     }
 
-    fn take(&self) -> Option<Result<Outcome, Error>> {
+    fn take(&self) -> Option<Result<OperationOutcome, Error>> {
         let mut slot = lock(&self.slot);
         if !matches!(slot.state, State::Ended(_)) {
             return None;
@@ -185,7 +185,7 @@ impl OperationCore {
     }
 
     /// Takes the result, or registers a waiter to be woken by it.
-    fn take_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<Result<Outcome, Error>> {
+    fn take_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<Result<OperationOutcome, Error>> {
         if let Some(result) = self.take() {
             return Some(result);
         }
@@ -238,7 +238,7 @@ impl OperationCore {
     }
 
     /// Blocks until the operation ends or the deadline has passed. Drives the circuit once the request is issued.
-    fn wait_until(&self, deadline: Instant) -> Option<Result<Outcome, Error>> {
+    fn wait_until(&self, deadline: Instant) -> Option<Result<OperationOutcome, Error>> {
         loop {
             // The thread that reads the circuit wakes this one through the waiter, also while it waits for the reader's
             // role.
@@ -279,18 +279,18 @@ mod sealed {
     use fodo_data::Reading;
 
     use super::super::ChannelFacts;
-    use super::Outcome;
+    use super::OperationOutcome;
 
     /// Conversion from an outcome; `None` for the outcome of another task.
     pub trait FromOutcome: Sized {
-        fn from_outcome(outcome: Outcome) -> Option<Self>;
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self>;
     }
 
     impl FromOutcome for ChannelFacts {
         #[inline]
-        fn from_outcome(outcome: Outcome) -> Option<Self> {
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
             match outcome {
-                Outcome::Connected(facts) => Some(facts),
+                OperationOutcome::Connected(facts) => Some(facts),
                 _ => None,
             }
         }
@@ -298,9 +298,9 @@ mod sealed {
 
     impl FromOutcome for Reading {
         #[inline]
-        fn from_outcome(outcome: Outcome) -> Option<Self> {
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
             match outcome {
-                Outcome::Reading(reading) => Some(reading),
+                OperationOutcome::Reading(reading) => Some(reading),
                 _ => None,
             }
         }
@@ -308,8 +308,8 @@ mod sealed {
 
     impl FromOutcome for () {
         #[inline]
-        fn from_outcome(outcome: Outcome) -> Option<Self> {
-            matches!(outcome, Outcome::Written).then_some(())
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
+            matches!(outcome, OperationOutcome::Written).then_some(())
         }
     }
 }
@@ -398,7 +398,7 @@ impl<T: Output> Operation<T> {
 
 /// Converts an outcome to the type that the caller requested.
 #[inline]
-pub(super) fn converted<T: Output>(result: Result<Outcome, Error>) -> Result<T, Error> {
+pub(super) fn converted<T: Output>(result: Result<OperationOutcome, Error>) -> Result<T, Error> {
     match T::from_outcome(result?) {
         Some(output) => Ok(output),
         None => unreachable!("an operation ends with the outcome of its own task"),

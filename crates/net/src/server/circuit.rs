@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fodo_ca::dbr::{DbrType, Level};
+use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
 use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
@@ -24,9 +24,9 @@ use slab::Slab;
 use self::idle::IdleDeadline;
 use self::puts::{Put, value_bytes};
 use self::rights::{Denied, RightsCheck};
-use self::watch::{MetaAndClass, Subscription, Watch, current, send_watch, update};
+use self::watch::{MetaAndClass, Watch, WatchSubscription, current, send_watch, update};
 use super::observer::ClientStatus;
-use super::posts::Listener;
+use super::posts::PostListener;
 use super::quota::CircuitQuota;
 use super::reactor::{CircuitKey, Inbox};
 use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
@@ -46,7 +46,7 @@ pub(super) enum AfterTurn {
 }
 
 /// The result of writing.
-enum WriteResult {
+enum WriteOutcome {
     /// All pending bytes were written.
     All,
     /// The socket accepts no more bytes now.
@@ -208,15 +208,15 @@ impl Circuit {
         let sent = self.send(tally);
         self.report_resources();
         self.waits_since = match sent {
-            Ok(WriteResult::All) if self.unsent_watches.is_empty() => None,
+            Ok(WriteOutcome::All) if self.unsent_watches.is_empty() => None,
             _ => self.waits_since.or(Some(now.monotonic)),
         };
         match sent {
-            Ok(WriteResult::All) if self.closes_by.is_some() => AfterTurn::Closed,
-            Ok(WriteResult::Enough) => AfterTurn::Again,
-            Ok(WriteResult::All) if has_more => AfterTurn::Again,
+            Ok(WriteOutcome::All) if self.closes_by.is_some() => AfterTurn::Closed,
+            Ok(WriteOutcome::Enough) => AfterTurn::Again,
+            Ok(WriteOutcome::All) if has_more => AfterTurn::Again,
             // A turn follows when the socket has drained; it also reads what is left.
-            Ok(WriteResult::All | WriteResult::SocketIsFull) => self.rest(may_read, now),
+            Ok(WriteOutcome::All | WriteOutcome::SocketIsFull) => self.rest(may_read, now),
             Err(_) => AfterTurn::Closed,
         }
     }
@@ -262,7 +262,7 @@ impl Circuit {
     }
 
     /// Writes updates and replies until the socket is full, the limit of a turn is reached, or all is sent.
-    fn send(&mut self, tally: &UpdateTally) -> io::Result<WriteResult> {
+    fn send(&mut self, tally: &UpdateTally) -> io::Result<WriteOutcome> {
         let mut n_budget = limit::SERVER_TURN_BYTES;
         loop {
             let counts = self.send_updates();
@@ -270,7 +270,7 @@ impl Circuit {
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
-                WriteResult::All if !self.unsent_watches.is_empty() && self.may_update() => {}
+                WriteOutcome::All if !self.unsent_watches.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
         }
@@ -314,21 +314,21 @@ impl Circuit {
     }
 
     /// Writes pending bytes, up to a number of bytes.
-    fn flush(&mut self, n_budget: &mut usize) -> io::Result<WriteResult> {
+    fn flush(&mut self, n_budget: &mut usize) -> io::Result<WriteOutcome> {
         loop {
             let ready = self.machine.ready();
             if ready.is_empty() {
-                return Ok(WriteResult::All);
+                return Ok(WriteOutcome::All);
             }
             if *n_budget == 0 {
-                return Ok(WriteResult::Enough);
+                return Ok(WriteOutcome::Enough);
             }
             match (&*self.stream).write(ready) {
                 Ok(n) => {
                     self.machine.sent(n);
                     *n_budget = n_budget.saturating_sub(n);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(WriteResult::SocketIsFull),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(WriteOutcome::SocketIsFull),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -408,7 +408,7 @@ impl Circuit {
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
-        let native = DbrType::of(facts.kind, Level::Plain);
+        let native = DbrType::of(facts.kind, AttributeLevel::Plain);
         let allowed = pv.rights(&self.peer);
         let sid =
             self.machine.created(cid, native, facts.count_max, rights::reported_rights(facts.is_read_only, allowed));
@@ -455,7 +455,7 @@ impl Circuit {
         });
         let Some((reading, cursor)) = first else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
-        let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
+        let slot = subscriptions.insert(WatchSubscription { id, sid, dbr, count, cursor });
         *n_slots = (*n_slots).max(slot + 1);
         self.forget_denied(id);
         // Replaces another subscription with the same number.
@@ -482,7 +482,7 @@ impl Circuit {
     fn watch(&mut self, address: usize, pv: &Arc<dyn Pv>) -> usize {
         let entry = self.watches.vacant_entry();
         let watch = entry.key();
-        let listener = Listener::new(self.inbox.clone(), self.key, watch);
+        let listener = PostListener::new(self.inbox.clone(), self.key, watch);
         pv.posts().listen(listener.clone());
         // Called every time: another circuit may have been first, but its call may not have reached the PV yet.
         pv.listeners_changed();

@@ -25,13 +25,13 @@ struct PostsState {
 /// A listener with the distinct masks of its subscriptions and the count of each; nearly always one mask.
 #[derive(Debug)]
 struct ListenerMasks {
-    listener: Arc<Listener>,
+    listener: Arc<PostListener>,
     masks: Vec<(EventMask, u64)>,
 }
 
 /// One circuit's listener on one PV.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct PostListener {
     inbox: Arc<Inbox>,
     circuit: CircuitKey,
     watch: usize,
@@ -66,12 +66,12 @@ impl Posts {
         work(&lock(&self.state).ring)
     }
 
-    pub(super) fn listen(&self, listener: Arc<Listener>) {
+    pub(super) fn listen(&self, listener: Arc<PostListener>) {
         lock(&self.state).listeners.push(ListenerMasks { listener, masks: Vec::new() });
     }
 
     /// Starts a subscription to subsequent posts.
-    pub(super) fn subscribe(&self, listener: &Arc<Listener>, mask: EventMask) -> Cursor {
+    pub(super) fn subscribe(&self, listener: &Arc<PostListener>, mask: EventMask) -> Cursor {
         let mut state = lock(&self.state);
         if let Some(masks) = state.masks(listener) {
             match masks.iter_mut().find(|(known, _)| *known == mask) {
@@ -83,7 +83,7 @@ impl Posts {
     }
 
     /// Ends a subscription; the posts that waited for it are counted as dropped.
-    pub(super) fn unsubscribe(&self, listener: &Arc<Listener>, cursor: &Cursor) {
+    pub(super) fn unsubscribe(&self, listener: &Arc<PostListener>, cursor: &Cursor) {
         let mut state = lock(&self.state);
         let n_waiting = state.ring.n_waiting(cursor);
         listener.inbox.updates.dropped.fetch_add(n_waiting, Ordering::Relaxed);
@@ -93,21 +93,21 @@ impl Posts {
     }
 
     /// Removes a listener whose subscriptions have ended.
-    pub(super) fn unlisten(&self, listener: &Arc<Listener>) {
+    pub(super) fn unlisten(&self, listener: &Arc<PostListener>) {
         lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(&known.listener, listener));
     }
 }
 
 impl PostsState {
-    fn masks(&mut self, listener: &Arc<Listener>) -> Option<&mut Vec<(EventMask, u64)>> {
+    fn masks(&mut self, listener: &Arc<PostListener>) -> Option<&mut Vec<(EventMask, u64)>> {
         let known = self.listeners.iter_mut().find(|known| Arc::ptr_eq(&known.listener, listener))?;
         Some(&mut known.masks)
     }
 }
 
-impl Listener {
-    pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey, watch: usize) -> Arc<Listener> {
-        Arc::new(Listener { inbox, circuit, watch, is_notified: AtomicBool::new(false) })
+impl PostListener {
+    pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey, watch: usize) -> Arc<PostListener> {
+        Arc::new(PostListener { inbox, circuit, watch, is_notified: AtomicBool::new(false) })
     }
 
     fn notify(&self) {

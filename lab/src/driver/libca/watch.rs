@@ -11,7 +11,7 @@ use fodo_net::TimeStamp;
 use super::batch::{EventArgs, VALUE_AND_ALARM};
 use super::{ChannelId, DriverFailure, Libca, NORMAL, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
 use crate::load::book::SubscriptionLog;
-use crate::load::watch::Watch;
+use crate::load::watch::UpdateWatcher;
 
 /// libca with subscriptions.
 pub struct LibcaWatcher {
@@ -27,7 +27,7 @@ impl LibcaWatcher {
     }
 }
 
-impl Watch for LibcaWatcher {
+impl UpdateWatcher for LibcaWatcher {
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String> {
         let channel = self.libca.channel_to(name).map_err(|failure| failure.to_string())?;
         for page in pages {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fodo_ca::search::Claim;
 
-use super::state::{Phase, Responsiveness, State, Trouble};
+use super::state::{ChannelPhase, Responsiveness, State, Trouble};
 use super::{ChannelCore, Circuit, Notice};
 use crate::client::search::is_one_server;
 use crate::limit;
@@ -26,9 +26,11 @@ impl ChannelCore {
         let mut state = lock(&self.state);
         let State { phase, until_active, .. } = &mut *state;
         let pause = match phase {
-            Phase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => limit::OTHER_CLAIM,
-            Phase::Searching => return true,
-            Phase::Connecting(circuit) | Phase::Active(circuit, _, Responsiveness::Silent)
+            ChannelPhase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => {
+                limit::OTHER_CLAIM
+            }
+            ChannelPhase::Searching => return true,
+            ChannelPhase::Connecting(circuit) | ChannelPhase::Active(circuit, _, Responsiveness::Silent)
                 if circuit.server() != server =>
             {
                 let silent = circuit.clone();
@@ -37,10 +39,10 @@ impl ChannelCore {
                 self.context.search().stop(self.cid);
                 return true;
             }
-            Phase::Connecting(_) | Phase::Active(_, _, Responsiveness::Silent) => {
+            ChannelPhase::Connecting(_) | ChannelPhase::Active(_, _, Responsiveness::Silent) => {
                 until_active.get_or_insert_default().failed(Trouble::Claimed(server))
             }
-            Phase::Active(..) | Phase::Closed => return false,
+            ChannelPhase::Active(..) | ChannelPhase::Closed => return false,
         };
         drop(state);
         self.context.search().start(self.clone(), pause);
@@ -50,22 +52,22 @@ impl ChannelCore {
     /// Marks the channel as connecting on this circuit. Returns false if it was closed or already has a circuit.
     pub(in crate::client) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
         let mut state = lock(&self.state);
-        let is_wanted = matches!(state.phase, Phase::Searching);
+        let is_wanted = matches!(state.phase, ChannelPhase::Searching);
         if is_wanted {
-            state.phase = Phase::Connecting(circuit.clone());
+            state.phase = ChannelPhase::Connecting(circuit.clone());
         }
         is_wanted
     }
 
     /// Whether the server has not yet confirmed the channel.
     pub(in crate::client) fn is_connecting(&self) -> bool {
-        matches!(lock(&self.state).phase, Phase::Connecting(_))
+        matches!(lock(&self.state).phase, ChannelPhase::Connecting(_))
     }
 
     /// The server has not answered the request to create the channel: another server may have the name as well.
     pub(in crate::client) fn create_unanswered(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        let is_new = matches!(state.phase, Phase::Connecting(_))
+        let is_new = matches!(state.phase, ChannelPhase::Connecting(_))
             && !std::mem::replace(&mut state.until_active().is_sought, true);
         drop(state);
         if is_new {
@@ -76,7 +78,7 @@ impl ChannelCore {
     /// A second server has claimed a name that is already in use; reports it to the user once.
     pub(in crate::client) fn report_duplicate(&self, ignored: SocketAddr) {
         let mut state = lock(&self.state);
-        let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
+        let (ChannelPhase::Connecting(circuit) | ChannelPhase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();
         if !state.duplicate_reported && !is_one_server(used, ignored) {
             state.duplicate_reported = true;
@@ -88,7 +90,7 @@ impl ChannelCore {
     /// The circuit to the server that claimed the name cannot be opened.
     fn search_again(self: &Arc<Self>, server: SocketAddr) {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Searching) {
+        if matches!(state.phase, ChannelPhase::Searching) {
             let pause = state.until_active().failed(Trouble::Claimed(server));
             drop(state);
             self.context.search().start(self.clone(), pause);

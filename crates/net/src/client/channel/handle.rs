@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fodo_data::{Array, Kind, Reading, Value};
 
-use super::state::{Phase, Responsiveness};
+use super::state::{ChannelPhase, Responsiveness};
 use super::{ChannelCore, ChannelState};
 use crate::client::callbacks::Callbacks;
 use crate::client::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
-use crate::client::operation::{Operation, Output, Task};
+use crate::client::operation::{Operation, OperationTask, Output};
 use crate::client::{ChannelFacts, ContextCore, Error, Priority, Request};
 use crate::sync::lock;
 
@@ -97,11 +97,11 @@ impl Channel {
     /// The channel's current state. No round trip. See the example of [`Channel`].
     pub fn state(&self) -> ChannelState {
         match lock(&self.core().state).phase {
-            Phase::Searching => ChannelState::Searching,
-            Phase::Connecting(_) => ChannelState::Connecting,
-            Phase::Active(_, _, Responsiveness::Responsive) => ChannelState::Active,
-            Phase::Active(_, _, Responsiveness::Silent) => ChannelState::Unresponsive,
-            Phase::Closed => ChannelState::Closed,
+            ChannelPhase::Searching => ChannelState::Searching,
+            ChannelPhase::Connecting(_) => ChannelState::Connecting,
+            ChannelPhase::Active(_, _, Responsiveness::Responsive) => ChannelState::Active,
+            ChannelPhase::Active(_, _, Responsiveness::Silent) => ChannelState::Unresponsive,
+            ChannelPhase::Closed => ChannelState::Closed,
         }
     }
 
@@ -172,14 +172,14 @@ impl Channel {
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
     pub fn start_connect(&self) -> Operation<ChannelFacts> {
-        self.start(Task::Connect, false)
+        self.start(OperationTask::Connect, false)
     }
 
-    pub(in crate::client) fn start_task<T: Output>(&self, task: Task) -> Operation<T> {
+    pub(in crate::client) fn start_task<T: Output>(&self, task: OperationTask) -> Operation<T> {
         self.start(task, false)
     }
 
-    pub(super) fn start<T: Output>(&self, task: Task, is_driven: bool) -> Operation<T> {
+    pub(super) fn start<T: Output>(&self, task: OperationTask, is_driven: bool) -> Operation<T> {
         Operation::new(self.core().start(task, is_driven, None), self.clone())
     }
 }
@@ -220,7 +220,7 @@ impl Channel {
 
     /// Like [`Channel::get_with`], with its own timeout.
     pub fn get_with_timeout(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
-        self.start(Task::Get(request), true).wait_timeout(timeout)
+        self.start(OperationTask::Get(request), true).wait_timeout(timeout)
     }
 
     /// Like [`Channel::get_with`], but reuses the memory of the array in `reading` for a large array. This requires
@@ -255,7 +255,7 @@ impl Channel {
             Value::Scalar(_) => None,
         };
         let operation: Operation<Reading> =
-            Operation::new(self.core().start(Task::Get(request), true, buffer), self.clone());
+            Operation::new(self.core().start(OperationTask::Get(request), true, buffer), self.clone());
         *reading = operation.wait_timeout(timeout)?;
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Channel {
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
     pub fn start_get(&self, request: Request) -> Operation<Reading> {
-        self.start(Task::Get(request), false)
+        self.start(OperationTask::Get(request), false)
     }
 }
 
@@ -292,7 +292,7 @@ impl Channel {
 
     /// Like [`Channel::put`], with its own timeout.
     pub fn put_timeout(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        self.start(Task::Put(value.into()), true).wait_timeout(timeout)
+        self.start(OperationTask::Put(value.into()), true).wait_timeout(timeout)
     }
 
     /// Starts a put with completion. Does not block.
@@ -309,7 +309,7 @@ impl Channel {
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
-        self.start(Task::Put(value.into()), false)
+        self.start(OperationTask::Put(value.into()), false)
     }
 }
 
@@ -362,13 +362,13 @@ impl Channel {
         let active = {
             let mut state = lock(&core.state);
             let active = match &state.phase {
-                Phase::Closed => {
+                ChannelPhase::Closed => {
                     drop(state);
                     monitor.closed().wake();
                     return Monitor::new(monitor, self.clone());
                 }
-                Phase::Active(circuit, server_channel, _) => Some((circuit.clone(), *server_channel)),
-                Phase::Searching | Phase::Connecting(_) => None,
+                ChannelPhase::Active(circuit, server_channel, _) => Some((circuit.clone(), *server_channel)),
+                ChannelPhase::Searching | ChannelPhase::Connecting(_) => None,
             };
             state.monitors.push(monitor.clone());
             active

@@ -8,13 +8,13 @@ use fodo_ca::Rights;
 
 use super::super::circuit::{Circuit, ServerChannel};
 use super::super::monitor::MonitorCore;
-use super::super::operation::{OperationCore, Outcome, Task};
+use super::super::operation::{OperationCore, OperationOutcome, OperationTask};
 use super::super::{ChannelFacts, Error, ErrorKind, Refusal};
 use crate::limit;
 
 /// The data that a channel's lock guards.
 pub(super) struct State {
-    pub(super) phase: Phase,
+    pub(super) phase: ChannelPhase,
     pub(super) rights: Rights,
     /// The user was notified that two servers have the name.
     pub(super) duplicate_reported: bool,
@@ -27,7 +27,7 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct UntilActive {
     /// Operations that wait until the channel is active.
-    pub(super) waiting: Vec<(Arc<OperationCore>, Task)>,
+    pub(super) waiting: Vec<(Arc<OperationCore>, OperationTask)>,
     /// The last failure, for the text of a timeout.
     pub(super) trouble: Option<Trouble>,
     /// Consecutive claims that did not make it active; each doubles the pause before the next search.
@@ -39,7 +39,7 @@ pub(super) struct UntilActive {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Phase {
+pub(super) enum ChannelPhase {
     Searching,
     Connecting(Arc<Circuit>),
     Active(Arc<Circuit>, ServerChannel, Responsiveness),
@@ -89,7 +89,7 @@ impl State {
     /// The state of a new channel.
     pub(super) fn new() -> State {
         State {
-            phase: Phase::Searching,
+            phase: ChannelPhase::Searching,
             rights: Rights { read: true, write: true },
             duplicate_reported: false,
             monitors: Vec::new(),
@@ -98,27 +98,27 @@ impl State {
     }
 
     /// Whether the access rights permit the task.
-    pub(super) fn allows(&self, task: &Task) -> bool {
+    pub(super) fn allows(&self, task: &OperationTask) -> bool {
         match task {
-            Task::Connect => true,
-            Task::Get(_) => self.rights.read,
-            Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+            OperationTask::Connect => true,
+            OperationTask::Get(_) => self.rights.read,
+            OperationTask::Put(_) | OperationTask::PutUnconfirmed(_) => self.rights.write,
         }
     }
 
-    pub(super) fn refusal(&self, pv: &str, task: &Task) -> Option<Error> {
+    pub(super) fn refusal(&self, pv: &str, task: &OperationTask) -> Option<Error> {
         let server = match &self.phase {
-            Phase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
+            ChannelPhase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
             _ => return None,
         };
-        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        let refusal = if matches!(task, OperationTask::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
         Some(Error::new(pv, ErrorKind::Refused { server, refusal }))
     }
 
     /// The result of a task that needs no request on an active channel: connecting, or one without access.
-    pub(super) fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
+    pub(super) fn ended(&self, pv: &str, task: &OperationTask) -> Option<Result<OperationOutcome, Error>> {
         match task {
-            Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
+            OperationTask::Connect => self.facts().map(OperationOutcome::Connected).map(Ok),
             _ => self.refusal(pv, task).map(Err),
         }
     }
@@ -126,7 +126,7 @@ impl State {
     /// What the server has reported while the channel is active.
     pub(super) fn facts(&self) -> Option<ChannelFacts> {
         match &self.phase {
-            Phase::Active(circuit, server_channel, _) => Some(ChannelFacts {
+            ChannelPhase::Active(circuit, server_channel, _) => Some(ChannelFacts {
                 server: circuit.server(),
                 kind: server_channel.kind,
                 count_max: server_channel.count,
@@ -193,7 +193,12 @@ mod tests {
     #[test]
     fn each_task_needs_its_own_right() {
         let mut state = State::new();
-        let tasks = [Task::Connect, Task::Get(Default::default()), Task::Put(1.into()), Task::PutUnconfirmed(1.into())];
+        let tasks = [
+            OperationTask::Connect,
+            OperationTask::Get(Default::default()),
+            OperationTask::Put(1.into()),
+            OperationTask::PutUnconfirmed(1.into()),
+        ];
 
         for (read, write, allowed) in [
             (true, true, [true, true, true, true]),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use fodo_data::Value;
 
-use super::{Channel, ChannelCore, Phase};
+use super::{Channel, ChannelCore, ChannelPhase};
 use crate::client::Error;
-use crate::client::operation::{Operation, Task};
+use crate::client::operation::{Operation, OperationTask};
 use crate::sync::lock;
 
 impl ChannelCore {
@@ -15,7 +15,9 @@ impl ChannelCore {
         let (circuit, server_channel) = {
             let state = lock(&self.state);
             match &state.phase {
-                Phase::Active(circuit, server_channel, _) if state.rights.write => (circuit.clone(), *server_channel),
+                ChannelPhase::Active(circuit, server_channel, _) if state.rights.write => {
+                    (circuit.clone(), *server_channel)
+                }
                 _ => return None,
             }
         };
@@ -52,7 +54,7 @@ impl Channel {
         let value = value.into();
         match self.core().write_now(&value, timeout) {
             Some(written) => written,
-            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait_timeout(timeout),
+            None => self.start::<()>(OperationTask::PutUnconfirmed(value), false).wait_timeout(timeout),
         }
     }
 
@@ -69,14 +71,14 @@ impl Channel {
     /// # }).unwrap();
     /// ```
     pub fn start_put_unconfirmed(&self, value: impl Into<Value>) -> Operation<()> {
-        self.start(Task::PutUnconfirmed(value.into()), false)
+        self.start(OperationTask::PutUnconfirmed(value.into()), false)
     }
 
     /// Number of bytes of requests that wait in the channel's circuit because the server does not read them; 0 while
     /// the channel is not active. No round trip. See the example of [`Channel::put_unconfirmed`].
     pub fn unsent_bytes(&self) -> usize {
         let circuit = match &lock(&self.core().state).phase {
-            Phase::Active(circuit, ..) => circuit.clone(),
+            ChannelPhase::Active(circuit, ..) => circuit.clone(),
             _ => return 0,
         };
         circuit.unsent_bytes()

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::super::reactor::{EventHandler, NextCall};
 use super::super::role::{Reader, Taken};
-use super::{Circuit, Phase, State};
+use super::{Circuit, CircuitPhase, State};
 use crate::sync::lock;
 use crate::{clock, limit};
 
@@ -22,7 +22,7 @@ impl Circuit {
         let mut state = lock(&self.state);
         loop {
             let now = Instant::now();
-            if is_done() || now >= deadline || state.phase != Phase::Open {
+            if is_done() || now >= deadline || state.phase != CircuitPhase::Open {
                 break;
             }
             match state.role.take() {
@@ -63,7 +63,7 @@ impl Circuit {
     ) -> MutexGuard<'a, State> {
         loop {
             self.flush(&mut state);
-            if is_done() || state.phase != Phase::Open {
+            if is_done() || state.phase != CircuitPhase::Open {
                 return state;
             }
             let now = Instant::now();
@@ -87,7 +87,7 @@ impl Circuit {
 
     /// Has the reactor send what the socket does not accept now, in case no reader here does.
     pub(super) fn request_retry(&self, state: &mut State) {
-        if state.phase == Phase::Open && !state.machine.ready().is_empty() {
+        if state.phase == CircuitPhase::Open && !state.machine.ready().is_empty() {
             self.request_flush(state);
         }
     }
@@ -126,7 +126,7 @@ impl Circuit {
             successor.unpark();
         }
         self.request_retry(state);
-        if state.phase != Phase::Open || state.lease_is_timed {
+        if state.phase != CircuitPhase::Open || state.lease_is_timed {
             return;
         }
         if let (Reader::Resting(since), Some(token)) = (state.role.reader(), state.token) {
@@ -163,13 +163,13 @@ fn timespec(timeout: Duration) -> Timespec {
 impl EventHandler for Circuit {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
-        if let Phase::Opening(until) = state.phase {
+        if let CircuitPhase::Opening(until) = state.phase {
             self.opened(&mut state, until, now);
         }
         let turn = match state.phase {
-            Phase::Opening(until) => NextCall::At(until),
-            Phase::Closed => NextCall::OnReady,
-            Phase::Open => self.serve_open(&mut state, now),
+            CircuitPhase::Opening(until) => NextCall::At(until),
+            CircuitPhase::Closed => NextCall::OnReady,
+            CircuitPhase::Open => self.serve_open(&mut state, now),
         };
         self.release(state);
         turn

@@ -14,9 +14,9 @@ use super::super::channel::{Activated, ChannelCore, Responsiveness, Trouble};
 use super::super::id_map::IdMap;
 use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
-use super::super::operation::{Outcome, Waiter};
+use super::super::operation::{OperationOutcome, Waiter};
 use super::super::{Refusal, WrongReply};
-use super::{Circuit, InProgress, ServerChannel, State, Subscribed, Subscriptions};
+use super::{Circuit, InProgress, MonitorSubscriptions, ServerChannel, State, Subscribed};
 
 /// The parts of a circuit's state that replies and updates need; everything except the machine that reports them.
 struct ReplyHandler<'a> {
@@ -152,7 +152,7 @@ impl Circuit {
     /// Ends a channel's operations and subscriptions here; the search for its name starts again.
     pub(super) fn lose(&self, state: &mut State, cid: Cid, trouble: Trouble) {
         let Some(channel) = state.channels.remove(cid) else { return };
-        for subscription in channel.subscriptions().iter().flat_map(Subscriptions::ids) {
+        for subscription in channel.subscriptions().iter().flat_map(MonitorSubscriptions::ids) {
             let lost = state.subscriptions.remove(subscription);
             state.afterwards.dropped.extend(lost.map(Subscribed::into_monitor));
         }
@@ -253,7 +253,7 @@ impl ReplyHandler<'_> {
     }
 
     #[inline(always)]
-    fn ended(&mut self, ioid: Ioid, ended: Result<Outcome, Failure>) {
+    fn ended(&mut self, ioid: Ioid, ended: Result<OperationOutcome, Failure>) {
         let Some(InProgress::Operation { operation, .. }) = self.operations.remove(ioid) else { return };
         match operation.end(ended.map_err(|failure| failure.error(operation.channel(), self.server))) {
             Waiter::None => {}

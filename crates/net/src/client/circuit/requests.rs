@@ -10,9 +10,9 @@ use fodo_data::{Array, Kind, Scalar, Text, Value};
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure};
 use super::super::channel::{ChannelCore, Elsewhere};
-use super::super::operation::{AlreadyEnded, OperationCore, Outcome, Task, Waiter, deadline_after};
+use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask, Waiter, deadline_after};
 use super::super::role::Reader;
-use super::{Circuit, Expected, InProgress, Phase, ServerChannel, State};
+use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State};
 use crate::limit;
 use crate::sync::lock;
 
@@ -30,12 +30,12 @@ impl Circuit {
     pub(in crate::client) fn issue(
         self: &Arc<Self>,
         operation: &Arc<OperationCore>,
-        task: &Task,
+        task: &OperationTask,
         server_channel: ServerChannel,
         is_driven: bool,
     ) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || operation.channel().server_channel_on(self) != Some(server_channel) {
+        if state.phase == CircuitPhase::Closed || operation.channel().server_channel_on(self) != Some(server_channel) {
             return false;
         }
         self.issue_locked(&mut state, operation, task, server_channel);
@@ -53,7 +53,7 @@ impl Circuit {
         self: &Arc<Self>,
         state: &mut State,
         operation: &Arc<OperationCore>,
-        task: &Task,
+        task: &OperationTask,
         server_channel: ServerChannel,
     ) {
         let expected = task.expected(server_channel);
@@ -68,7 +68,7 @@ impl Circuit {
             }
         }
         let ended = match state.request(ioid, task, server_channel, expected) {
-            Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
+            Ok(()) if matches!(task, OperationTask::PutUnconfirmed(_)) => Ok(OperationOutcome::Written),
             Ok(()) => return,
             Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
         };
@@ -91,7 +91,7 @@ impl Circuit {
         self: &Arc<Self>,
         first: Ioid,
         wanted: &mut impl Iterator<Item = usize>,
-        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
         elsewhere: &mut impl FnMut(usize, Elsewhere),
     ) -> bool {
@@ -110,7 +110,8 @@ impl Circuit {
                 }
             };
             let expected = task.expected(server_channel);
-            if state.phase == Phase::Open && state.request(batch.next(), task, server_channel, expected).is_ok() {
+            if state.phase == CircuitPhase::Open && state.request(batch.next(), task, server_channel, expected).is_ok()
+            {
                 batch.issued(channel.cid(), expected);
                 issued.push(index);
             } else {
@@ -134,7 +135,7 @@ impl Circuit {
     pub(in crate::client) fn take_batch(
         &self,
         first: Ioid,
-    ) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> + use<> {
+    ) -> impl Iterator<Item = Option<Result<OperationOutcome, Failure>>> + use<> {
         let mut state = lock(&self.state);
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
         let batch = at.map(|at| state.batches.swap_remove(at));
@@ -156,7 +157,7 @@ impl Circuit {
         timeout: Duration,
     ) -> Option<Result<(), String>> {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Open || channel.server_channel_on(self) != Some(server_channel) {
+        if state.phase != CircuitPhase::Open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
         if let Err(reason) = state.write(server_channel, value, None) {
@@ -171,7 +172,7 @@ impl Circuit {
         let deadline = deadline_after(timeout);
         loop {
             self.flush(&mut state);
-            let is_over = state.phase != Phase::Open || Instant::now() >= deadline;
+            let is_over = state.phase != CircuitPhase::Open || Instant::now() >= deadline;
             if is_over || state.machine.pending_bytes() < limit::REQUEST_BYTES {
                 self.request_retry(&mut state);
                 self.release(state);
@@ -234,13 +235,13 @@ impl State {
     fn request(
         &mut self,
         ioid: Ioid,
-        task: &Task,
+        task: &OperationTask,
         server_channel: ServerChannel,
         expected: Option<Expected>,
     ) -> Result<(), String> {
         match task {
-            Task::Connect => Ok(()),
-            Task::Get(request) => {
+            OperationTask::Connect => Ok(()),
+            OperationTask::Get(request) => {
                 if let Some(dbr) = server_channel.description(request) {
                     // Requested before the value: replies are in the order of the requests.
                     let description = self.operations.insert(InProgress::Description(ioid, dbr));
@@ -251,8 +252,8 @@ impl State {
                 }
                 Ok(())
             }
-            Task::Put(value) => self.write(server_channel, value, Some(ioid)),
-            Task::PutUnconfirmed(value) => self.write(server_channel, value, None),
+            OperationTask::Put(value) => self.write(server_channel, value, Some(ioid)),
+            OperationTask::PutUnconfirmed(value) => self.write(server_channel, value, None),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The server's identity of a channel, and the DBR types used in its requests.
 
 use fodo_ca::Sid;
-use fodo_ca::dbr::{self, DbrType, Level};
+use fodo_ca::dbr::{self, AttributeLevel, DbrType};
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use super::super::{Detail, Request, WrongReply};
@@ -70,11 +70,11 @@ impl ServerChannel {
     pub(super) fn request_type(&self, request: &Request) -> (DbrType, u32) {
         let kind = request.kind.unwrap_or(self.kind);
         let level = match request.detail {
-            Detail::Value => Level::Plain,
-            Detail::Alarm => Level::Status,
-            Detail::Time | Detail::Full => Level::Time,
-            Detail::Graphic => Level::Graphic,
-            Detail::Control => Level::Control,
+            Detail::Value => AttributeLevel::Plain,
+            Detail::Alarm => AttributeLevel::Status,
+            Detail::Time | Detail::Full => AttributeLevel::Time,
+            Detail::Graphic => AttributeLevel::Graphic,
+            Detail::Control => AttributeLevel::Control,
             Detail::Acknowledge => return (DbrType::STSACK_STRING, 1),
             Detail::ClassName => return (DbrType::CLASS_NAME, 1),
         };
@@ -98,7 +98,7 @@ impl ServerChannel {
         };
         match n_bytes {
             0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
-            _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, Level::Plain)),
+            _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, AttributeLevel::Plain)),
             _ => Err(format!(
                 "the string has {n_bytes} bytes, but the type allows at most {}; append $ to the field name to \
                  write it as characters",
@@ -110,7 +110,7 @@ impl ServerChannel {
     /// The type that contains what [`Detail::Full`] adds to alarm and time stamp; requested with one element.
     pub(super) fn description(&self, request: &Request) -> Option<DbrType> {
         let kind = request.kind.unwrap_or(self.kind);
-        (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
+        (request.detail == Detail::Full).then(|| DbrType::of(kind, AttributeLevel::Control))
     }
 }
 

@@ -10,24 +10,24 @@ use fodo_ca::{Sid, SubscriptionId};
 use fodo_data::{Meta, Reading, Value};
 use slab::Slab;
 
-use crate::server::posts::Listener;
+use crate::server::posts::PostListener;
 use crate::server::{ChannelAccessPv, Pv, UpdateCounts};
 
 /// One PV to which this circuit has subscriptions.
 pub(super) struct Watch {
     pub(super) pv: Arc<dyn Pv>,
-    pub(super) listener: Arc<Listener>,
+    pub(super) listener: Arc<PostListener>,
     /// Distinguishes it from earlier and later watches with the same index.
     pub(super) number: u64,
     pub(super) is_unsent: bool,
-    pub(super) subscriptions: Slab<Subscription>,
+    pub(super) subscriptions: Slab<WatchSubscription>,
     /// The largest number of slots used so far.
     pub(super) n_slots: usize,
     /// The slot that is served first.
     pub(super) first_slot: usize,
 }
 
-pub(super) struct Subscription {
+pub(super) struct WatchSubscription {
     pub(super) id: SubscriptionId,
     pub(super) sid: Sid,
     pub(super) dbr: DbrType,
@@ -50,7 +50,9 @@ pub(super) fn send_watch(
     let filled_by = pv.posts().with_ring(|ring| {
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
-            let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
+            let Some(WatchSubscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else {
+                return false;
+            };
             while ring.n_waiting(cursor) > 0 {
                 if machine.pending_bytes() >= queue_bytes_max {
                     return true;
@@ -99,7 +101,7 @@ pub(super) struct MetaAndClass {
 impl MetaAndClass {
     /// What these subscriptions to a PV need; `None` if they need nothing of it.
     #[inline(never)]
-    fn of(pv: &dyn Pv, subscriptions: &Slab<Subscription>) -> Option<MetaAndClass> {
+    fn of(pv: &dyn Pv, subscriptions: &Slab<WatchSubscription>) -> Option<MetaAndClass> {
         let kind = pv.facts().kind;
         let types = || subscriptions.iter().map(|(_, subscription)| subscription.dbr);
         let needs_meta = types().any(|dbr| dbr.needs_meta(kind));

@@ -1,0 +1,111 @@
+//! Each type name has one meaning: it is defined once in the workspace, or it is on a list with the reason.
+
+use std::collections::BTreeMap;
+
+use super::Offence;
+use super::repository::Repository;
+use super::source;
+
+/// The list of names that are defined more than once: `NAME: why it is the same idea`.
+pub const NAMES_PATH: &str = "xtask/tidy-names.txt";
+
+/// The words that begin the definition of a type.
+const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
+
+/// Where a type is defined: the path and the line.
+type Definition = (String, usize);
+
+/// Compares the definitions outside tests with the list.
+pub fn check(repository: &Repository) -> Vec<Offence> {
+    let list = repository.text(NAMES_PATH).unwrap_or_default();
+    let mut offences = Vec::new();
+    let mut listed = BTreeMap::new();
+    for (index, line) in list.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        match line.split_once(": ") {
+            Some((name, reason)) if !reason.trim().is_empty() => {
+                listed.insert(name, index + 1);
+            }
+            _ => offences.push(Offence::new(NAMES_PATH, index + 1, "expected `NAME: reason`")),
+        }
+    }
+    let repeated = repeated(repository);
+    for (name, places) in &repeated {
+        if let ([(first, _), (path, line), ..], false) = (places.as_slice(), listed.contains_key(name.as_str())) {
+            let what =
+                format!("the type name {name} is also defined in {first}; choose another, or list it in {NAMES_PATH}");
+            offences.push(Offence::new(path, *line, what));
+        }
+    }
+    for (name, line) in listed.iter().filter(|(name, _)| !repeated.contains_key(**name)) {
+        offences.push(Offence::new(NAMES_PATH, *line, format!("{name} is defined only once; remove it from the list")));
+    }
+    offences
+}
+
+/// The names with more than one definition.
+fn repeated(repository: &Repository) -> BTreeMap<String, Vec<Definition>> {
+    let mut definitions: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+    for file in repository.rust_files().filter(|file| is_product(&file.path)) {
+        for (name, line) in defined(&file.text) {
+            definitions.entry(name).or_default().push((file.path.clone(), line));
+        }
+    }
+    definitions.retain(|_, places| places.len() > 1);
+    definitions
+}
+
+fn is_product(path: &str) -> bool {
+    path.contains("src/") && !path.starts_with("fuzz/")
+}
+
+/// The types that a file defines outside tests, functions and implementations.
+fn defined(text: &str) -> Vec<(String, usize)> {
+    let tokens = source::product_tokens(text).unwrap_or_default();
+    let (mut depth, mut found) = (0_usize, Vec::new());
+    for pair in tokens.windows(2) {
+        match pair[0].text.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth = depth.saturating_sub(1),
+            word if depth == 0 && KEYWORDS.contains(&word) && pair[1].text.starts_with(char::is_uppercase) => {
+                found.push((pair[1].text.clone(), pair[1].line));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offences(second: &str, list: &str) -> Vec<String> {
+        let files =
+            [("crates/a/src/lib.rs", "pub struct Turn;\n"), ("crates/b/src/lib.rs", second), (NAMES_PATH, list)];
+        check(&Repository::of(&files)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_type_name_with_two_definitions_is_caught_unless_it_is_listed() {
+        let found = offences("\nenum Turn { On }\n", "");
+
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("crates/b/src/lib.rs:2: the type name Turn is also defined in crates/a"),
+            "{found:?}"
+        );
+        assert_eq!(offences("enum Turn { On }\n", "# why\nTurn: one for each end\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_listed_name_with_one_definition_is_caught_and_so_is_one_without_a_reason() {
+        assert!(offences("", "Turn: one for each end\n")[0].contains("only once"));
+        assert!(offences("enum Turn { On }\n", "Turn\n")[0].contains("expected"));
+    }
+
+    #[test]
+    fn types_of_tests_and_types_inside_items_are_not_compared() {
+        assert_eq!(offences("#[cfg(test)]\nmod tests { struct Turn; }\n", ""), [""; 0]);
+        assert_eq!(offences("impl A for B { type Turn = u8; }\n", ""), [""; 0]);
+    }
+}
