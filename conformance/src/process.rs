@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_and_its_children_end_with_their_owner() {
+    fn dropping_a_process_ends_its_child_and_grandchildren() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & echo $!; wait"]);
         let mut process = Process::start("sh", &mut shell).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_has_ended_is_told_with_its_last_words() {
+    fn waiting_for_a_line_of_an_ended_child_is_an_error() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo complaint >&2; exit 1"]);
         let mut process = Process::start("sh", &mut shell).unwrap();

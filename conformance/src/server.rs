@@ -87,7 +87,7 @@ impl TestServer {
         TestServer::start_with(kind, ListenOn::Loopback)
     }
 
-    /// Starts a server that [serves a database](ServerKind::serves_a_database), on loopback with this database.
+    /// Starts a server that [serves a database](ServerProgram::serves_a_database), on loopback with this database.
     pub fn start_on(kind: ServerProgram, database: &Path) -> Result<TestServer, TestFailure> {
         TestServer::start_at(kind, ListenOn::Loopback, database.to_path_buf(), None)
     }

@@ -44,62 +44,62 @@ fn replay(target: &str, feed: fn(&[u8])) {
 }
 
 #[test]
-fn every_kept_file_of_autosave_is_read_and_comes_back_as_it_was() {
+fn every_autosave_corpus_file_round_trips() {
     replay("autosave", autosave::feed);
 }
 
 #[test]
-fn every_kept_input_of_circuits_and_searches_is_taken_without_a_panic() {
+fn every_ca_corpus_input_is_processed_without_a_panic() {
     replay("ca", ca::feed);
 }
 
 #[test]
-fn every_kept_input_of_the_codecs_comes_back_as_it_was() {
+fn every_codec_corpus_input_round_trips() {
     replay("codec", codec::feed);
 }
 
 #[test]
-fn every_kept_row_of_datagrams_is_heard_without_a_panic() {
+fn every_datagram_corpus_input_is_processed_without_a_panic() {
     replay("datagrams", datagrams::feed);
 }
 
 #[test]
-fn every_kept_sequence_of_operations_comes_to_its_end() {
+fn every_operations_corpus_input_completes() {
     replay("operations", operations::feed);
 }
 
 #[test]
-fn every_kept_database_loads_and_runs_or_says_why_not() {
+fn every_database_corpus_input_loads_or_reports_an_error() {
     replay("database", database::feed);
 }
 
 #[test]
-fn every_kept_substitutions_file_loads_and_runs_or_says_why_not() {
+fn every_substitutions_corpus_input_loads_or_reports_an_error() {
     replay("substitutions", substitutions::feed);
 }
 
 #[test]
-fn every_kept_access_file_answers_or_says_why_not() {
+fn every_access_security_corpus_input_loads_or_reports_an_error() {
     replay("security", security::feed);
 }
 
 #[test]
-fn every_kept_link_and_filter_works_or_is_refused() {
+fn every_link_corpus_input_works_or_is_rejected() {
     replay("links", links::feed);
 }
 
 #[test]
-fn every_kept_expression_runs_or_is_refused() {
+fn every_calc_corpus_expression_runs_or_is_rejected() {
     replay("calc", calc::feed);
 }
 
 #[test]
-fn every_kept_conversation_with_a_recceiver_is_taken_without_a_panic() {
+fn every_recsync_corpus_input_is_processed_without_a_panic() {
     replay("recsync", recsync::feed);
 }
 
 #[test]
-fn every_target_has_its_test_here() {
+fn every_fuzz_target_has_a_corpus_test() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/fuzz_targets");
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();

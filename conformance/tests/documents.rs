@@ -23,7 +23,7 @@ fn help_of(verb: &str) -> String {
 }
 
 #[test]
-fn the_reference_pages_hold_what_help_prints() {
+fn the_reference_pages_match_the_help_output() {
     let help: String = VERBS.into_iter().map(help_of).collect();
 
     for page in ["environment.md", "exit-codes.md", "json.md"] {
@@ -36,7 +36,7 @@ fn the_reference_pages_hold_what_help_prints() {
 }
 
 #[test]
-fn the_page_on_json_has_the_keys_of_every_verb() {
+fn the_json_page_lists_the_keys_of_every_subcommand() {
     let page = blocks("json.md");
     let mut n_verbs = 0;
     for verb in VERBS {
@@ -51,7 +51,7 @@ fn the_page_on_json_has_the_keys_of_every_verb() {
 }
 
 #[test]
-fn the_page_on_the_shell_holds_what_its_help_prints() {
+fn the_shell_page_matches_the_shell_help_output() {
     let mut command = Command::new(program());
     restrict_to_loopback(&mut command, free_port());
     let mut shell = Process::start("fodo ioc", command.arg("ioc")).expect("the program can be started");
@@ -68,7 +68,7 @@ fn the_page_on_the_shell_holds_what_its_help_prints() {
 }
 
 #[test]
-fn the_page_on_the_environment_has_every_variable() {
+fn the_environment_page_lists_every_variable() {
     let help = help_of("config");
     let table = help.split("Variables, ").nth(1).unwrap_or_default();
     let variables: Vec<&str> = table.lines().filter(|line| line.starts_with("  EPICS_CA")).collect();

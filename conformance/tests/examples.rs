@@ -85,7 +85,7 @@ fn wait_for(process: &mut Process, command: &str, wanted: &str) {
 }
 
 #[test]
-fn a_check_finds_nothing_to_say_of_any_example() {
+fn every_example_passes_the_strict_check() {
     for name in EXAMPLES {
         let mut command = Command::new(program());
         command.current_dir(example(name)).args(["check", "--strict", "st.cmd"]);
@@ -97,7 +97,7 @@ fn a_check_finds_nothing_to_say_of_any_example() {
 }
 
 #[test]
-fn an_axis_of_the_motors_goes_where_it_is_sent_and_stops_where_it_is_told() {
+fn an_example_motor_moves_to_its_setpoint_and_stops_on_request() {
     let mut motors = started("motors");
 
     assert!(answer(&mut motors, "dbpf demo:theta 20").ends_with(" 20"));
@@ -114,7 +114,7 @@ fn an_axis_of_the_motors_goes_where_it_is_sent_and_stops_where_it_is_told() {
 }
 
 #[test]
-fn hundreds_of_sensors_come_from_one_table() {
+fn the_temperature_example_creates_hundreds_of_sensors_from_one_table() {
     let mut sensors = started("temperatures");
 
     assert_eq!(answer(&mut sensors, "dbgrep demo:R24:T12"), "demo:R24:T12");
@@ -125,7 +125,7 @@ fn hundreds_of_sensors_come_from_one_table() {
 }
 
 #[test]
-fn the_valve_opens_at_low_pressure_only_and_closes_by_itself() {
+fn the_example_valve_opens_only_at_low_pressure_and_closes_by_itself() {
     let mut vacuum = started("vacuum");
 
     wait_for(&mut vacuum, "dbgf demo:V1:state", "\"Interlocked\"");
@@ -143,7 +143,7 @@ fn the_valve_opens_at_low_pressure_only_and_closes_by_itself() {
 }
 
 #[test]
-fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
+fn only_an_operator_in_access_mode_may_control_the_example_valve() {
     let port = free_port();
     let _vacuum = started_on(port, "vacuum");
     let put = |user: &str, name: &str, value: &str| {
@@ -161,7 +161,7 @@ fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
 }
 
 #[test]
-fn the_orbit_has_every_bpm_in_its_place_and_its_sectors_their_means() {
+fn the_orbit_example_orders_the_bpms_and_averages_each_sector() {
     let mut bpm = started("bpm");
 
     answer(&mut bpm, "dbpf demo:noise 0");
@@ -178,7 +178,7 @@ fn the_orbit_has_every_bpm_in_its_place_and_its_sectors_their_means() {
 }
 
 #[test]
-fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowledged() {
+fn the_alarm_example_propagates_alarms_and_keeps_them_until_acknowledged() {
     let port = free_port();
     let mut alarms = started_on(port, "alarms");
 
@@ -205,7 +205,7 @@ fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowled
 }
 
 #[test]
-fn a_sequence_is_over_when_its_last_step_is_and_a_ramp_is_waited_for() {
+fn the_sequence_example_completes_after_its_last_step_and_ramp() {
     let mut sequence = started("sequence");
 
     answer(&mut sequence, "dbpf demo:wanted 10");
@@ -229,7 +229,7 @@ fn listed(name: &str, command: &mut Command) -> Vec<String> {
 }
 
 #[test]
-fn softioc_loads_the_examples_that_are_made_of_the_record_types_of_base() {
+fn softioc_loads_the_examples_that_use_only_base_record_types() {
     for name in EXAMPLES.into_iter().filter(|name| *name != "sequence") {
         let lists = std::env::temp_dir().join(format!("fodo-example-{name}-{}.cmd", std::process::id()));
         let folder = example(name);
@@ -281,7 +281,7 @@ fn answers(process: &mut Process, command: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_tutorials_show_what_the_shell_answers() {
+fn the_tutorials_match_the_output_of_the_shell() {
     let pages = [
         ("motors.md", "motors"),
         ("hundreds-from-a-table.md", "temperatures"),

@@ -68,8 +68,9 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+// Row 25 of docs/reference/faults.md.
 #[test]
-fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_as_before() {
+fn clients_beyond_the_descriptor_limit_are_closed_and_the_others_are_served() {
     let (ioc, server) = ioc(64);
     let ao = channel(server, "f:ao");
     ao.connect_timeout(PATIENCE).unwrap();
@@ -94,8 +95,9 @@ fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_
     eventually("all descriptors are closed", || n_open_files(&ioc) <= n_before + 1);
 }
 
+// Row 25 of docs/reference/faults.md.
 #[test]
-fn row_25_clients_that_come_and_go_leave_no_descriptor_behind() {
+fn short_connections_leave_no_open_descriptor() {
     let (ioc, server) = ioc(1024);
     let ao = channel(server, "f:ao");
     ao.connect_timeout(PATIENCE).unwrap();
@@ -109,8 +111,9 @@ fn row_25_clients_that_come_and_go_leave_no_descriptor_behind() {
     eventually("all descriptors are closed", || n_open_files(&ioc) == n_before);
 }
 
+// Row 75 of docs/reference/faults.md.
 #[test]
-fn row_75_an_ioc_that_gets_too_few_descriptors_says_so_and_ends() {
+fn an_ioc_with_too_few_descriptors_reports_an_error_and_exits() {
     for n_descriptors in [4, 6, 8] {
         let failure = printed_by("fodo ioc", &mut ioc_with(n_descriptors, free_port()), PATIENCE).unwrap_err();
 
@@ -129,8 +132,9 @@ fn ioc_limited(limit: &str, port: u16) -> Command {
     command
 }
 
+// Row 75 of docs/reference/faults.md.
 #[test]
-fn row_75_an_ioc_that_gets_too_few_threads_says_so_and_ends() {
+fn an_ioc_with_too_few_threads_reports_an_error_and_exits() {
     // The number of threads of root is not limited.
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     if !Command::new("setpriv").args(nobody).arg("true").status().is_ok_and(|status| status.success()) {
@@ -149,8 +153,9 @@ fn row_75_an_ioc_that_gets_too_few_threads_says_so_and_ends() {
     }
 }
 
+// Row 75 of docs/reference/faults.md.
 #[test]
-fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
+fn an_ioc_with_little_memory_serves_or_reports_an_error_and_exits() {
     let mut n_ended = 0;
     for kib in (18_000..40_000).step_by(2000) {
         let mut command = ioc_limited(&format!("-v {kib}"), free_port());
@@ -165,8 +170,9 @@ fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
     assert!(n_ended > 0, "some limits are too low");
 }
 
+// Row 76 of docs/reference/faults.md.
 #[test]
-fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
+fn a_suspended_server_is_reported_unresponsive_and_used_again_after_it_resumes() {
     let (ioc, server) = ioc(1024);
     let ao = channel(server, "f:ao");
     let monitor = ao.monitor(MonitorOptions::default());
@@ -184,8 +190,9 @@ fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
     );
 }
 
+// Row 76 of docs/reference/faults.md.
 #[test]
-fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_when_it_goes_on() {
+fn a_suspended_monitor_receives_the_newest_value_after_it_resumes() {
     let (_ioc, server) = ioc(1024);
     let longout = channel(server, "f:longout");
     let mut monitor = Command::new(program());
@@ -203,8 +210,9 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
     assert!(monitor.wait_for_line_starting("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
 }
 
+// Row 19 of docs/reference/faults.md.
 #[test]
-fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do() {
+fn non_reading_fodo_clients_cause_no_memory_growth_in_softioc() {
     let server = TestServer::start(ServerProgram::SoftIoc).unwrap();
     let longout = channel(server.address(), &server.pv("longout"));
     // The first client reads but does not take its updates; the second does not even read.
@@ -229,8 +237,9 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     while !stopped.wait_for_line_starting(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_a_million_records_are_served() {
+fn an_ioc_serves_a_million_records() {
     const RECORDS: usize = 1_000_000;
     let file = std::env::temp_dir().join(format!("{}million.db", prefix().replace(':', "-")));
     let mut text = String::new();

@@ -75,7 +75,7 @@ fn told(client: &mut FodoClient, server: &TestServer, field: &str) -> Result<Str
 }
 
 #[test]
-fn every_field_is_told_as_softioc_tells_it() {
+fn every_field_is_reported_as_by_softioc() {
     let (theirs, ours) =
         (TestServer::start(ServerProgram::SoftIoc).unwrap(), TestServer::start(ServerProgram::Fodo).unwrap());
     let (mut at_theirs, mut at_ours) =

@@ -119,7 +119,7 @@ const READ: &[&str] = &[
 ];
 
 #[test]
-fn channels_with_filters_are_told_as_softioc_tells_them() {
+fn channels_with_filters_are_reported_as_by_softioc() {
     let mut sides = Side::pair("filters.db");
 
     for name in READ {
@@ -131,7 +131,7 @@ fn channels_with_filters_are_told_as_softioc_tells_them() {
 }
 
 #[test]
-fn other_clients_get_what_ours_gets_of_channels_with_filters() {
+fn other_clients_receive_the_same_filtered_values_as_the_fodo_client() {
     let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let wave = (server.pv("wf_LONG"), json!([5, 6, 7, 8]));
     FodoClient::new(server.address(), NameSearch::Unicast).put(&wave.0, &wave.1, true).unwrap();
@@ -179,7 +179,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_softioc_refuses_is_refused() {
+fn names_with_invalid_filters_are_rejected_as_by_softioc() {
     let sides = Side::pair("filters.db");
 
     for side in &sides {
@@ -235,7 +235,7 @@ fn puts() -> Vec<(&'static str, Json)> {
 }
 
 #[test]
-fn filters_pass_the_updates_that_softioc_passes() {
+fn filters_pass_the_same_updates_as_softioc() {
     for mask in [EventMask::VALUE | EventMask::ALARM, EventMask::LOG, EventMask::ALARM] {
         let sides = Side::pair("filters.db").map(|mut side| {
             let monitors: Vec<usize> =
@@ -261,7 +261,7 @@ fn filters_pass_the_updates_that_softioc_passes() {
 }
 
 #[test]
-fn updates_pass_as_a_state_goes_on_and_off_as_in_softioc() {
+fn the_sync_filter_passes_the_same_updates_as_softioc() {
     const MODES: [&str; 8] = [
         "{sync:{m:'before',s:'s'}}",
         "{sync:{m:'first',s:'s'}}",
@@ -305,7 +305,7 @@ fn linked() -> Vec<String> {
 }
 
 #[test]
-fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
+fn json_links_and_filtered_links_behave_as_in_softioc() {
     let mut sides = Side::pair("links.db");
     let names = linked();
     let puts = [

@@ -29,7 +29,7 @@ fn pyepics_get(pv: &str) -> Command {
 }
 
 #[test]
-fn libca_finds_fodo_through_it_as_a_name_server() {
+fn libca_finds_a_fodo_server_used_as_a_name_server() {
     let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let mut served = pyepics_get(&server.pv("ao"));
     by_name_server_only(&mut served, server.port);
@@ -44,7 +44,7 @@ fn libca_finds_fodo_through_it_as_a_name_server() {
 }
 
 #[test]
-fn fodo_finds_softioc_and_itself_through_them_as_name_servers() {
+fn fodo_finds_softioc_and_fodo_servers_used_as_name_servers() {
     for kind in [ServerProgram::SoftIoc, ServerProgram::Fodo] {
         let server = TestServer::start(kind).unwrap();
         let mut get = Command::new(program());
@@ -58,7 +58,7 @@ fn fodo_finds_softioc_and_itself_through_them_as_name_servers() {
 }
 
 #[test]
-fn fodo_hears_from_beacons_that_softioc_has_started() {
+fn a_softioc_beacon_makes_a_waiting_fodo_client_connect() {
     let (port, repeater_port, prefix) = (free_port(), free_port().to_string(), prefix());
     let mut monitor = Command::new(program());
     monitor.args(["monitor", &format!("{prefix}ao")]);
@@ -85,7 +85,7 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
 }
 
 #[test]
-fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
+fn libca_registers_with_the_fodo_repeater_and_starts_no_other() {
     let server = TestServer::start(ServerProgram::Fodo).unwrap();
     let mut repeater = Command::new(program());
     repeater.args(["repeater", "--port", "0"]);
@@ -132,7 +132,7 @@ echo 'record(ao, \"three\") { field(VAL, \"33\") field(PINI, \"YES\") }' > three
 echo 'record(ao, \"two\") { field(VAL, \"22\") field(PINI, \"YES\") }' > two.db";
 
 #[test]
-fn a_multicast_group_reaches_fodo_and_softioc_from_fodo_and_libca() {
+fn multicast_searches_of_fodo_and_libca_reach_fodo_and_softioc() {
     let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
     let Some(printed) = printed_alone(&format!(
         "{ALONE}
@@ -159,7 +159,7 @@ fn a_multicast_group_reaches_fodo_and_softioc_from_fodo_and_libca() {
 }
 
 #[test]
-fn fodo_and_softioc_that_share_a_port_are_both_found_by_their_hosts_address() {
+fn fodo_and_softioc_on_one_port_are_both_found_by_the_host_address() {
     let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
     let fodo = "fodo ioc one.db > log1 & until_line log1 '^fodo ioc: serving'";
     let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");
@@ -180,8 +180,9 @@ fn fodo_and_softioc_that_share_a_port_are_both_found_by_their_hosts_address() {
     }
 }
 
+// Row 59 of docs/reference/faults.md.
 #[test]
-fn row_59_an_interface_that_comes_up_later_is_searched() {
+fn an_interface_added_after_the_client_starts_is_searched() {
     let Some(printed) = printed_alone(&format!(
         "{ALONE}
         export EPICS_CAS_AUTO_BEACON_ADDR_LIST=NO EPICS_CAS_BEACON_ADDR_LIST=127.0.0.1
@@ -223,7 +224,7 @@ end
 }
 
 #[test]
-fn all_servers_of_a_host_are_found_by_a_unicast_search_from_another() {
+fn a_unicast_search_from_another_host_finds_all_servers_of_a_host() {
     let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
     let fodo = |name| format!("fodo ioc {name}.db > log{name} & until_line log{name} '^fodo ioc: serving'");
     let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");

@@ -16,7 +16,7 @@ const CASES_PER_PAIR: usize = 20;
 const SHRINK_ROUNDS: usize = 40;
 
 #[test]
-fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
+fn every_scenario_matches_softioc_except_for_intended_differences() {
     let cases = scenario::all().unwrap();
     let mut meant = IntendedDifferences::read().unwrap();
     let mut pair = ServerPair::start(&cases).unwrap();
@@ -38,7 +38,7 @@ fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
 }
 
 #[test]
-fn random_records_and_steps_are_as_on_softioc() {
+fn random_records_and_steps_behave_as_on_softioc() {
     let mut meant = IntendedDifferences::read().unwrap();
     let mut found = Vec::new();
     let seeds: Vec<u64> = seeds().collect();

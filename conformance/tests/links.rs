@@ -181,22 +181,22 @@ fn a_restart_is_survived(near: &End, far: &mut End) {
 }
 
 #[test]
-fn softioc_and_softioc() {
+fn softioc_links_to_softioc_behave_as_expected() {
     links_do_what_base_does(ServerProgram::SoftIoc, ServerProgram::SoftIoc);
 }
 
 #[test]
-fn fodo_ioc_linked_to_softioc_is_as_softioc_would_be() {
+fn fodo_links_to_softioc_behave_as_softioc_links() {
     links_do_what_base_does(ServerProgram::Fodo, ServerProgram::SoftIoc);
 }
 
 #[test]
-fn softioc_linked_to_fodo_ioc_is_as_to_softioc() {
+fn softioc_links_to_fodo_behave_as_links_to_softioc() {
     links_do_what_base_does(ServerProgram::SoftIoc, ServerProgram::Fodo);
 }
 
 #[test]
-fn fodo_ioc_linked_to_fodo_ioc_is_as_softioc_would_be() {
+fn fodo_links_to_fodo_behave_as_softioc_links() {
     links_do_what_base_does(ServerProgram::Fodo, ServerProgram::Fodo);
 }
 
@@ -233,7 +233,7 @@ fn totals(near: &mut TestServer) -> Vec<u64> {
 }
 
 #[test]
-fn a_server_that_takes_nothing_gets_the_newest_value_and_the_others_are_counted() {
+fn link_updates_to_a_suspended_server_are_merged_and_counted() {
     let file = File::new(
         "slow",
         r#"record(calc, "$(P)n") { field(CALC, "VAL+1") field(SCAN, ".1 second") field(FLNK, "$(P)big") }
@@ -264,8 +264,9 @@ fn a_server_that_takes_nothing_gets_the_newest_value_and_the_others_are_counted(
     far.becomes(&[("target", "2 | #0 #0")]);
 }
 
+// Row 58 of docs/reference/faults.md.
 #[test]
-fn row_58_ctrl_c_and_exit_end_an_ioc_with_links_under_way_at_once() {
+fn ctrl_c_and_exit_end_an_ioc_with_pending_links_at_once() {
     let file = File::new(
         "ends",
         r#"record(calc, "$(P)n") { field(CALC, "VAL+1") field(INPA, "$(FAR)n CP") }
@@ -301,7 +302,7 @@ fn row_58_ctrl_c_and_exit_end_an_ioc_with_links_under_way_at_once() {
 }
 
 #[test]
-fn an_ioc_whose_links_lead_nowhere_serves_all_the_same() {
+fn an_ioc_with_unresolvable_links_still_serves_its_records() {
     let port = free_port();
     let mut command = Command::new(program());
     command.args(["ioc", "-m", "P=n:,FAR=nobody:", "-d"]).arg(database("near.db"));

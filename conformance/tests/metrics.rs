@@ -49,7 +49,7 @@ fn number(page: &Json, family: &str, label: Option<&str>) -> Option<f64> {
 }
 
 #[test]
-fn every_number_has_a_type_and_a_help_and_the_page_its_version() {
+fn every_metric_has_a_type_and_a_help_text() {
     let (_process, url, _context, _) = ioc();
 
     let page = read(&url);
@@ -76,7 +76,7 @@ fn every_number_has_a_type_and_a_help_and_the_page_its_version() {
 }
 
 #[test]
-fn the_reference_page_has_every_name_and_its_sort_and_no_other() {
+fn the_metrics_reference_page_lists_exactly_the_exported_metrics() {
     let (_process, url, _context, _) = ioc();
     let reference = std::fs::read_to_string(place::own_folder().join("../docs/reference/metrics.md")).unwrap();
 
@@ -93,7 +93,7 @@ fn the_reference_page_has_every_name_and_its_sort_and_no_other() {
 }
 
 #[test]
-fn what_clients_and_records_do_is_counted() {
+fn client_and_record_activity_is_counted_in_the_metrics() {
     let (_process, url, context, prefix) = ioc();
     let before = read(&url);
 

@@ -55,14 +55,14 @@ pairs! {
 }
 
 #[test]
-fn every_pair_of_the_matrix_is_a_test_here() {
+fn every_client_server_pair_of_the_matrix_has_a_test() {
     let pairs = ClientKind::ALL.iter().flat_map(|client| ServerProgram::ALL.map(|server| (*client, server)));
 
     assert_eq!(pairs.collect::<Vec<_>>(), PAIRS);
 }
 
 #[test]
-fn the_page_of_conformance_is_the_matrix_in_the_code() {
+fn the_conformance_page_matches_the_matrix_in_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/conformance.md");
     let text = format!("{HEAD}{}{TAIL}", matrix::page());
     if std::env::var_os("FODO_WRITE_REFERENCE").is_some() {

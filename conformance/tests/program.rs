@@ -37,7 +37,7 @@ place=$(mktemp -d); trap 'rm -r \"$place\"' EXIT; cd \"$place\"
 for name in one two; do echo \"record(ao, \\\"$name\\\") { field(VAL, \\\"1\\\") field(PINI, \\\"YES\\\") }\" > $name.db; done";
 
 #[test]
-fn server_and_client_find_each_other_with_no_setting_at_all() {
+fn a_client_finds_a_server_without_any_configuration() {
     let Some(printed) = printed_alone(&format!(
         "{WAIT_UNTIL_SERVING}
         fodo ioc one.db > log & serving log
@@ -52,7 +52,7 @@ fn server_and_client_find_each_other_with_no_setting_at_all() {
 }
 
 #[test]
-fn two_iocs_at_once_on_one_host_are_both_found() {
+fn two_iocs_on_one_host_are_both_found() {
     let Some(printed) = printed_alone(&format!(
         "{WAIT_UNTIL_SERVING}
         fodo ioc one.db > log1 & serving log1
@@ -69,7 +69,7 @@ fn two_iocs_at_once_on_one_host_are_both_found() {
 }
 
 #[test]
-fn the_ioc_ends_cleanly_when_asked_to() {
+fn an_ioc_exits_with_status_0_on_int_and_term() {
     for signal in [Signal::INT, Signal::TERM] {
         let server = TestServer::start(ServerProgram::Fodo).unwrap();
         let status = server.stop(signal).unwrap();
@@ -107,7 +107,7 @@ fn get_put_and_monitor_work_on_softioc() {
 }
 
 #[test]
-fn a_name_that_nobody_serves_has_an_exit_code_of_its_own() {
+fn getting_an_absent_name_exits_with_its_own_code() {
     let mut command = Command::new(program());
     command.args(["get", "-w", "0.3", &format!("{}nothing", prefix())]);
     restrict_to_loopback(&mut command, free_port());

@@ -32,7 +32,7 @@ fn without_colours(line: &str) -> String {
 }
 
 #[test]
-fn a_script_gets_the_same_answers_from_both_shells() {
+fn a_script_prints_the_same_output_in_fodo_and_softioc() {
     let theirs = answers("softIoc", Command::new(python()).arg(script("softioc_shell.py")).arg("st.cmd"));
     let ours = answers("fodo ioc", Command::new(program()).args(["ioc", "st.cmd", "ends.cmd"]));
 
@@ -41,7 +41,7 @@ fn a_script_gets_the_same_answers_from_both_shells() {
 }
 
 #[test]
-fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_differences_says() {
+fn exit_in_a_script_ends_the_fodo_ioc_but_only_the_script_in_softioc() {
     let leaves = std::env::temp_dir().join(format!("fodo-exit-{}.cmd", std::process::id()));
     std::fs::write(&leaves, "echo \"answer: before\"\nexit 3\necho \"answer: behind\"\n")
         .expect("the script is written");
@@ -88,7 +88,7 @@ fn shown_at_levels(name: &str, command: &mut Command) -> BTreeMap<String, BTreeS
 }
 
 #[test]
-fn dbpr_shows_the_fields_of_each_level_as_softioc_does() {
+fn dbpr_shows_the_same_fields_per_level_as_softioc() {
     let beyond_base = ["acalcout", "busy", "scalcout", "sseq", "swait", "transform"];
     let types: Vec<&str> = fodo_db::record_types().filter(|name| !beyond_base.contains(name)).collect();
     let folder = std::env::temp_dir().join(format!("fodo-levels-{}", std::process::id()));

@@ -94,7 +94,7 @@ impl Listeners {
                 let n_messages = bytes.len() / 16 + 1;
                 assert!(out.len() <= n_messages * (n_clients + 1), "at most one for each client and beacon");
             }
-            4 => self.traffic.overheard(from, bytes, now),
+            4 => self.traffic.handle_broadcast(from, bytes, now),
             _ => {
                 self.traffic.answered(from, bytes, now);
                 // The result is arbitrary; it must only not panic.

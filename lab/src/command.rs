@@ -354,12 +354,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_description_of_the_command_is_consistent() {
+    fn the_lab_command_line_definition_is_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn fewer_than_five_repetitions_are_refused_with_the_reason() {
+    fn fewer_than_five_repetitions_are_rejected_with_a_reason() {
         let refused = repetitions("4").unwrap_err();
 
         assert!(refused.contains("spread"), "{refused}");

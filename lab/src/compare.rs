@@ -373,26 +373,26 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_of_one_build_show_no_difference_whatever_the_noise() {
+    fn two_runs_of_one_build_show_no_difference_at_any_noise() {
         for noise in Noise::ALL {
             assert!(n_different(60, noise, 0.0, 1.0) <= 1, "{noise:?}");
         }
     }
 
     #[test]
-    fn a_fifth_slower_everywhere_is_found_whatever_the_noise() {
+    fn a_twenty_percent_slowdown_of_all_rows_is_detected_at_any_noise() {
         for noise in Noise::ALL {
             assert_eq!(n_different(8, noise, 1.0, 1.2), 8, "{noise:?}");
         }
     }
 
     #[test]
-    fn a_fifth_slower_in_one_question_of_ten_is_found() {
+    fn a_twenty_percent_slowdown_in_one_of_ten_questions_is_detected() {
         assert_eq!(n_different(30, Noise::Normal, 0.1, 1.2), 30);
     }
 
     #[test]
-    fn a_machine_that_got_slower_is_not_taken_for_a_program_that_did() {
+    fn a_slower_machine_is_reported_as_drift_and_not_as_a_regression() {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let mut after = comparable(2, Noise::Normal, 0.0, 1.0);
         for row in &mut after.rows {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn less_time_is_faster_and_a_lower_rate_is_slower() {
+    fn a_shorter_time_is_faster_and_a_lower_rate_is_slower() {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let mut rates = before.clone();
         rates.rows.iter_mut().for_each(|row| row.unit = "updates/s".into());
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_fails_now_is_a_regression_and_one_that_is_not_run_is_told() {
+    fn a_newly_failing_row_is_a_regression_and_an_unmeasured_row_is_reported() {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let mut after = before.clone();
         let fodo: Vec<usize> = (0..after.rows.len()).filter(|index| after.rows[*index].client == "fodo").collect();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_lost_without_a_trace_are_a_regression_however_fast_the_rest_was() {
+    fn unexplained_lost_updates_are_always_a_regression() {
         let mut before = comparable(1, Noise::Normal, 0.0, 1.0);
         let index = before.rows.iter().position(|row| !row.is_floor()).unwrap();
         before.rows[index].ledger = Some(crate::result::Ledger::default());
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn three_repetitions_are_too_few_to_tell() {
+    fn three_repetitions_are_too_few_for_significance() {
         let mut before = comparable(1, Noise::Normal, 0.0, 1.0);
         before.rows.iter_mut().for_each(|row| row.samples.truncate(3));
         let after = comparable(2, Noise::Normal, 1.0, 2.0);

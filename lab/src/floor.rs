@@ -307,7 +307,7 @@ mod tests {
     use fodo_data::Now;
 
     #[test]
-    fn the_names_of_a_datagram_are_found_behind_its_version() {
+    fn search_names_are_parsed_after_the_version_message() {
         let message = |command: u8, body: &[u8]| [&[0, command, 0, body.len() as u8][..], &[0; 12], body].concat();
         let datagram = [message(0, b""), message(6, b"first\0\0\0"), message(6, b"second\0\0"), vec![0, 6, 0]].concat();
 
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_channel_access() {
+    fn floor_message_sizes_are_the_same_as_in_channel_access() {
         assert_eq!(REQUEST_BYTES, 16);
         assert_eq!(SCALAR_REPLY_BYTES, 40);
         assert_eq!(array_reply_bytes(10_000), 16 + 12 + 40_000 + 4);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_answers_are_as_long_as_our_own_circuits_make_them() {
+    fn floor_requests_and_replies_have_the_same_size_as_fodo_circuit_messages() {
         use fodo_ca::dbr::DbrType;
         use fodo_ca::server::ReadReply;
         use fodo_ca::{Cid, Ioid, Rights, SubscriptionId, client, server};
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_as_long_as_our_own_searches_and_claims() {
+    fn floor_datagrams_have_the_same_size_as_fodo_searches_and_replies() {
         use fodo_ca::search::{Responder, Searcher};
         let (name, n) = ("lab:000000", 100);
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_gives_back_as_many_bytes_as_it_is_asked_for_and_as_they_were_put() {
+    fn the_floor_server_returns_the_requested_number_of_put_bytes() {
         let (sender, port) = std::sync::mpsc::channel();
         std::thread::spawn(move || serve(Ipv4Addr::LOCALHOST, |port| sender.send(port).map_err(std::io::Error::other)));
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.recv().unwrap())).unwrap();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_for_every_row_it_is_about() {
+    fn a_limit_applies_to_every_matching_row() {
         let generous = "[[limit]]\nquestion = 'Q17'\nclient = 'fodo'\nto_floor_max = 100.0\nns_max = 1e9";
         let strict = "[[limit]]\nquestion = 'Q17'\nclient = 'fodo'\nto_floor_max = 0.01";
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_against_a_peer_compares_what_both_were_asked() {
+    fn a_limit_against_a_peer_compares_the_common_rows() {
         let limits = "[[limit]]\nquestion = 'Q18'\nclient = 'fodo'\nserver = 'soft-ioc'\nseries = 'two cores'\n\
                       against = 'aioca'\nratio_max = 1.0";
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rates_the_lower_is_the_longer_and_bytes_are_no_time() {
+    fn limits_invert_ratios_of_rates_and_reject_time_limits_on_bytes() {
         let row = |client: &str, unit: &str, value: f64| {
             let mut row = ResultRow {
                 question: "L2".into(),
@@ -232,12 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_no_row_is_under_does_not_hold() {
+    fn a_limit_without_a_matching_row_fails() {
         assert_eq!(verdicts("[[limit]]\nquestion = 'Q99'\nns_max = 1"), [false]);
     }
 
     #[test]
-    fn a_row_without_the_number_that_is_limited_does_not_keep_it() {
+    fn a_row_without_the_limited_number_fails_the_limit() {
         assert_eq!(
             verdicts("[[limit]]\nquestion = 'Q4'\nclient = 'fodo'\npoint = 10\nunexplained_max = 0"),
             [false; 4]
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_limit_nothing_or_are_misspelt_are_refused() {
+    fn empty_or_misspelt_limits_are_rejected() {
         for text in ["[[limit]]\nquestion = 'Q17'", "[[limit]]\nns_maximum = 1", "[[limit]]\nratio_max = 1.0", "x = 1"]
         {
             assert!(GateLimits::parse(text).is_err(), "{text}");

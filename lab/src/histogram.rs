@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_time_is_counted_once_below_a_bound_near_it() {
+    fn every_time_is_counted_once_in_a_bucket_with_a_close_upper_bound() {
         let times = (0..10_000_u64).map(|index| 1000 + index * index);
 
         let buckets = compact(times.map(|ns| (ns, 1)));
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn times_from_a_nanosecond_to_a_minute_fit_in_two_hundred_buckets() {
+    fn times_from_a_nanosecond_to_a_minute_need_at_most_two_hundred_buckets() {
         let times = (0..3600).map(|step| 10_f64.powf(f64::from(step) * 10.778 / 3600.0) as u64);
 
         let buckets = compact(times.map(|ns| (ns, 1)));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resumed_run_without_its_journal_or_with_other_words_is_told_what_is_wrong() {
+    fn resuming_without_a_journal_or_with_other_settings_returns_an_error() {
         let path = std::env::temp_dir().join(format!("fodo-lab-no-journal-{}", std::process::id()));
 
         let missing = Journal::open(&path, "{}", true).unwrap_err().to_string();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_run_has_done_is_there_when_it_goes_on_and_of_another_run_is_not() {
+    fn a_resumed_run_keeps_its_finished_tasks_and_rejects_another_run() {
         let path = std::env::temp_dir().join(format!("fodo-lab-journal-{}", std::process::id()));
         let outcome = TaskOutcome::Measured(TaskTimes { ns: 12.5, n_operations: 3, ..TaskTimes::default() });
         let hello = Hello { client: "libca".into(), version: "7".into(), runtime: String::new() };

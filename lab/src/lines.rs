@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stands_beside_its_floor_and_one_task_gives_each_question_its_part() {
+    fn a_result_is_paired_with_its_floor_and_one_task_can_answer_two_questions() {
         let (scenarios, tasks, mut lines) = lines();
         lines.record(
             visit(ClientServerPair::FLOOR),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_took_too_long_twice_spares_the_larger_ones_and_leaves_other_questions_alone() {
+    fn a_task_that_times_out_skips_larger_points_but_not_other_questions() {
         let (scenarios, tasks, mut lines) = lines();
         let silent = TaskOutcome::Failed(DriverFailure::Silent { who: "x".into(), after_s: 1.0 });
         let first = task(&tasks, MeasuredRequest::CreateContexts);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_kept_when_a_later_repetition_takes_too_long() {
+    fn measured_samples_are_kept_if_a_later_repetition_times_out() {
         let (scenarios, tasks, mut lines) = lines();
         let get = task(&tasks, MeasuredRequest::GetScalars);
         lines.record(visit(PAIR), get, &tasks, &measured(5.0));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_row_has_no_number_even_when_there_were_some_and_one_that_cannot_is_not_failed() {
+    fn a_failed_row_drops_its_samples_and_an_unsupported_row_is_not_run() {
         let (scenarios, tasks, mut lines) = lines();
         let (get, context) = (task(&tasks, MeasuredRequest::GetScalars), task(&tasks, MeasuredRequest::ContextClose));
         lines.record(visit(PAIR), get, &tasks, &measured(5.0));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_there_can_be_is_answered_by_the_largest_point() {
+    fn capacity_questions_are_answered_by_the_largest_measured_point() {
         let (scenarios, tasks, mut lines) = lines();
         for (index, _) in tasks.iter().enumerate().filter(|(_, task)| task.request == MeasuredRequest::CreateContexts) {
             lines.record(visit(PAIR), index, &tasks, &measured(5.0));

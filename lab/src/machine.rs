@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right_at_leap_days_and_at_the_ends_of_years() {
+    fn dates_are_correct_on_leap_days_and_at_year_ends() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
         assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");

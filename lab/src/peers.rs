@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_that_is_not_there_says_so_and_names_the_program() {
+    fn a_missing_peer_environment_is_an_error_that_names_the_program() {
         let missing = find_epics(Path::new("/nonexistent")).unwrap_err();
 
         assert!(missing.contains("/nonexistent"), "{missing}");

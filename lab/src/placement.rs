@@ -174,34 +174,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_seat_is_on_another_core_when_there_is_one() {
+    fn the_second_cpu_is_on_another_core_if_available() {
         let seats = choose(&[0, 1, 2, 3], |cpu| if cpu < 2 { vec![0, 1] } else { vec![2, 3] });
 
         assert_eq!(seats, CpuChoice { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
     }
 
     #[test]
-    fn a_sibling_is_better_than_no_second_seat_and_is_told() {
+    fn a_sibling_cpu_is_used_as_second_cpu_and_reported() {
         let seats = choose(&[4, 5], |_| vec![4, 5]);
 
         assert_eq!(seats, CpuChoice { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
     }
 
     #[test]
-    fn one_cpu_allows_one_placement_and_none_leaves_all_unpinned() {
+    fn one_cpu_allows_one_placement_and_no_cpu_leaves_processes_unpinned() {
         assert_eq!(choose(&[3], |_| vec![3]).placements(), [Placement::OneCore]);
         assert_eq!(choose(&[], |_| vec![]).placements(), [Placement::Unpinned]);
     }
 
     #[test]
-    fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
+    fn cpu_lists_are_parsed_in_kernel_format() {
         assert_eq!(parse_cpu_list("0-2,8\n"), [0, 1, 2, 8]);
         assert_eq!(parse_cpu_list(""), [] as [usize; 0]);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_pinned_thread_may_use_that_cpu_alone() {
+    fn a_pinned_thread_runs_only_on_its_cpu() {
         let cpu = *allowed_cpus().first().unwrap();
 
         let allowed = std::thread::spawn(move || pin(cpu).map(|()| allowed_cpus())).join().unwrap();

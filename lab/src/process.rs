@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_a_child_is_given_is_loopback_and_no_list_is_automatic() {
+    fn child_processes_use_loopback_addresses_and_no_automatic_address_lists() {
         let environment = Ports { server: 1, repeater: 2, host: Ipv4Addr::LOCALHOST, network_of: None }.environment();
 
         for (name, text) in environment {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_differ_and_are_not_those_of_a_plant() {
+    fn free_ports_are_distinct_and_not_standard_epics_ports() {
         let ports = Ports::free().unwrap();
 
         assert_ne!(ports.server, ports.repeater);

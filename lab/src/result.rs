@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_to_the_last_bit() {
+    fn result_files_round_trip_exactly() {
         let file = file();
 
         let back = ResultFile::parse(&file.text().unwrap()).unwrap();
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_disk_is_replaced_as_a_whole() {
+    fn a_result_file_is_replaced_atomically() {
         let path = std::env::temp_dir().join(format!("fodo-lab-result-{}.json", std::process::id()));
         std::fs::write(&path, "old").unwrap();
 
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_with_the_least_that_the_schema_asks_for_is_read() {
+    fn a_row_with_only_required_fields_is_parsed() {
         let text = r#"{"schema":"fodo-lab/3","suite":"full","started":"2024-02-29T12:00:00Z","duration_s":1,
             "of tomorrow":1,"rows":[{"question":"Q4","series":"one core","point":10,"client":"psi-ca",
             "server":"fodo","samples":[2,1,3],"n_operations":10,"verdict":"measured","of tomorrow":[]}]}"#;
@@ -564,14 +564,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_schema_is_refused_by_its_name() {
+    fn a_result_file_with_another_schema_is_rejected_by_name() {
         let refused = ResultFile::parse(r#"{"schema":"fodo-lab/1","rows":"elsewhere"}"#).unwrap_err();
 
         assert_eq!(refused.to_string(), r#"unsupported schema "fodo-lab/1", expected "fodo-lab/4": measure again"#);
     }
 
     #[test]
-    fn a_row_that_claims_a_number_without_one_is_refused() {
+    fn a_measured_row_without_samples_is_rejected() {
         let mut file = file();
         file.rows[0].samples.clear();
 
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_and_its_share_of_one_operation_are_told_apart() {
+    fn total_and_per_operation_samples_are_converted_to_each_other() {
         let per_operation = row();
         let mut total = ResultRow { per: SampleUnit::Total, samples: vec![1e6, 1.1e6, 1.2e6], ..row() };
         total.summarize(1);
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn forty_megabytes_in_forty_milliseconds_are_a_thousand_per_second() {
+    fn the_throughput_is_computed_in_megabytes_per_second() {
         let arrays = ResultRow { bytes: Some(40_000_000), samples: vec![40e6], median: Some(40e6), ..row() };
 
         assert_eq!(arrays.megabytes_per_s(), Some(1000.0));

@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_measured_whatever_else_is_wanted() {
+    fn the_floor_is_always_measured() {
         let wanted = ClientServerPair::wanted(&settings(Suite::Quick));
 
         assert!(wanted.contains(&ClientServerPair::FLOOR));
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn every_repetition_holds_every_place_once_in_an_order_of_its_own_and_three_hold_two_hosts() {
+    fn every_repetition_visits_every_placement_once_in_its_own_order() {
         let settings = RunSettings { clients: vec![ClientUnderTest::Libca], ..settings(Suite::Full) };
         let pairs = ClientServerPair::wanted(&settings);
         let places = places(&pairs, &seats());
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_are_asked_from_both_servers_on_two_cores_and_not_pinned_each_by_one_process() {
+    fn slow_clients_are_measured_with_both_servers_on_two_cores_and_unpinned() {
         for suite in [Suite::Quick, Suite::Full] {
             let settings = settings(suite);
 
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_in_python_are_asked_up_to_a_thousand_channels_and_all_arrays() {
+    fn python_clients_are_measured_up_to_a_thousand_channels_and_with_all_arrays() {
         let scenarios = Scenario::all().unwrap();
         let aioca = ClientServerPair { client: ClientUnderTest::Aioca, server: ServerKind::Fodo };
 
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_kind_of_work_small_points_come_first() {
+    fn tasks_of_one_kind_run_in_order_of_increasing_point() {
         let tasks = scenario::tasks(&Scenario::all().unwrap(), Suite::Full, usize::MAX);
 
         for seed in 0..5 {

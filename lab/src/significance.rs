@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn students_distribution_is_that_of_the_tables() {
+    fn students_t_distribution_has_the_tabulated_values() {
         // Abramowitz and Stegun, table 26.10, and the closed forms for 1 and 2 degrees of freedom.
         assert!(is_near(student_p(1.0, 1.0), 0.5));
         assert!(is_near(student_p(2.0, 2.0), 1.0 - 2.0 / 6.0_f64.sqrt()));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_separate_sides_have_the_least_p_there_is() {
+    fn fully_separated_samples_have_the_smallest_rank_p_value() {
         let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
 
         assert!(is_near(ranks_p(&a, &b), 2.0 / 252.0));
@@ -217,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_equal_values_say_nothing() {
+    fn equal_or_missing_values_have_a_rank_p_value_of_one() {
         assert_eq!((ranks_p(&[3.0; 5], &[3.0; 7]), delta(&[3.0; 5], &[3.0; 7])), (1.0, 0.0));
         assert_eq!((ranks_p(&[], &[3.0; 7]), delta(&[], &[3.0; 7])), (1.0, 0.0));
     }
 
     #[test]
-    fn many_repetitions_are_taken_as_normal_with_nearly_the_same_p() {
+    fn the_normal_approximation_for_many_repetitions_has_nearly_the_exact_p_value() {
         let a: Vec<f64> = (0..30).map(|n| f64::from(n) * 1.03).collect();
         let b: Vec<f64> = (0..30).map(|n| f64::from(n) + 6.0).collect();
         let exact = ranks_p(&a, &b);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn welch_finds_a_fifth_and_keeps_silent_of_a_hundredth() {
+    fn welchs_test_detects_twenty_percent_and_ignores_half_a_percent() {
         let a = [100.0, 101.0, 99.0, 102.0, 98.0];
         let slower: Vec<f64> = a.iter().map(|ns| ns * 1.2).collect();
         let alike: Vec<f64> = a.iter().map(|ns| ns * 1.005).collect();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_p_among_many_is_worth_less() {
+    fn p_values_are_corrected_for_multiple_comparisons() {
         assert_eq!(corrected(&[0.01, 0.5, 0.9, 1.0]), [0.04, 1.0, 1.0, 1.0]);
         assert_eq!(corrected(&[0.01, 0.02, 0.02, 0.01]), [0.02, 0.02, 0.02, 0.02]);
         assert!(corrected(&[]).is_empty());

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_holds_the_median_and_stays_within_the_samples() {
+    fn a_confidence_interval_contains_the_median_and_stays_within_the_samples() {
         let samples: Vec<f64> = (0..101).map(f64::from).collect();
 
         let summary = Summary::of(&samples, 1).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_equal_samples_is_one_and_its_interval_holds_one() {
+    fn a_ratio_of_equal_samples_is_one_and_its_interval_contains_one() {
         let samples = [9.0, 10.0, 11.0, 10.5, 9.5];
 
         let ratio = Ratio::of(&samples, &samples, 3).unwrap();
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_no_samples_and_of_a_base_of_zero() {
+    fn empty_samples_and_a_zero_base_have_no_summary_or_ratio() {
         assert_eq!(Summary::of(&[], 1), None);
         assert_eq!(Ratio::of(&[1.0], &[], 1), None);
         assert_eq!(Ratio::of(&[1.0], &[0.0], 1), None);
     }
 
     #[test]
-    fn a_seed_gives_one_order_and_loses_nothing() {
+    fn a_seed_determines_the_shuffle_order_and_keeps_every_element() {
         let mut once: Vec<u32> = (0..50).collect();
         let mut again = once.clone();
 

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_has_one_line_with_every_client_its_spread_and_what_was_published() {
+    fn a_point_has_one_line_with_all_clients_spreads_and_published_values() {
         let text = tables(&result(vec![row("fodo", 12_000.0), row("libca", 8_000.0)]));
 
         let line = text.lines().find(|line| line.trim_start().starts_with("10000 ")).unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_number_says_why_below() {
+    fn the_reason_for_a_missing_number_is_shown_below_the_table() {
         let capped = ResultRow { verdict: RowVerdict::Capped, why: Some("too long".into()), ..row("aioca", 1.0) };
 
         let text = tables(&result(vec![capped]));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_words_stands_with_its_question() {
+    fn a_text_answer_is_shown_with_its_question() {
         let mut result = result(Vec::new());
         let answer = QuestionAnswer {
             question: "Q3".into(),

@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_steady_from_its_second_round_on_is_warm_at_the_first_check() {
+    fn a_client_that_is_steady_from_the_second_round_is_warm_at_the_first_check() {
         let warm_up = warmed(BOUNDS, |n| if n == 1 { 900.0 } else { 10.0 });
 
         assert_eq!(warm_up, WarmUp { n_rounds: 10, is_steady: true });
     }
 
     #[test]
-    fn a_client_that_becomes_faster_in_steps_is_warm_only_after_its_last_step() {
+    fn a_client_that_speeds_up_in_steps_is_warm_only_after_the_last_step() {
         let compiled = |n| match n {
             ..8 => 100.0,
             8..30 => 40.0,
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_becomes_slower_all_the_time_is_never_steady_and_the_time_ends_it() {
+    fn warm_up_of_a_steadily_slowing_client_ends_at_the_time_limit() {
         let bounds = WarmUpBounds { time_max: Duration::from_millis(5), ..BOUNDS };
 
         assert!(!warmed(bounds, |n| n as f64).is_steady);
     }
 
     #[test]
-    fn a_warm_up_has_at_least_one_round_and_ends_when_a_round_fails() {
+    fn a_warm_up_has_at_least_one_round_and_ends_after_a_failed_round() {
         let bounds = WarmUpBounds { time_max: Duration::ZERO, ..BOUNDS };
         let mut n_rounds = 0;
         let failed = warm_up(BOUNDS, || {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_tell_the_longest_warm_up_and_whether_all_were_steady() {
+    fn rows_contain_the_longest_warm_up_and_whether_all_were_steady() {
         let (short, long) = (WarmUp { n_rounds: 10, is_steady: false }, WarmUp { n_rounds: 80, is_steady: true });
 
         assert_eq!(short.join(long), WarmUp { n_rounds: 80, is_steady: false });

@@ -79,7 +79,7 @@ fn browse(browser: &str, directory: &Path, page: &Path, arguments: &[&str]) -> (
 }
 
 #[test]
-fn a_browser_shows_every_kind_of_plot_and_complains_of_nothing() {
+fn a_browser_renders_every_plot_type_without_errors() {
     let directory = Directory::new("dom");
     let page = report(&directory.0);
     let Some(browser) = chromium() else { return };
@@ -99,7 +99,7 @@ fn a_browser_shows_every_kind_of_plot_and_complains_of_nothing() {
 }
 
 #[test]
-fn a_picture_of_the_page_has_more_than_one_colour_on_a_desk_and_on_a_telephone() {
+fn page_screenshots_are_not_blank_on_desktop_and_phone() {
     let directory = Directory::new("picture");
     let page = report(&directory.0);
     let Some(browser) = chromium() else { return };
@@ -117,7 +117,7 @@ fn a_picture_of_the_page_has_more_than_one_colour_on_a_desk_and_on_a_telephone()
 }
 
 #[test]
-fn beside_the_page_there_are_tables_in_markdown_and_every_row_in_csv() {
+fn the_report_includes_markdown_tables_and_a_csv_with_every_row() {
     let directory = Directory::new("files");
     let page = report(&directory.0);
 
@@ -129,7 +129,7 @@ fn beside_the_page_there_are_tables_in_markdown_and_every_row_in_csv() {
 }
 
 #[test]
-fn made_up_runs_of_one_build_have_the_same_points() {
+fn synthetic_runs_of_one_build_have_the_same_points() {
     let points = |seed| -> Vec<u64> {
         let run = synthetic::comparable(seed, synthetic::Noise::Ties, 0.0, 1.0);
         run.rows.iter().map(|row| row.point).collect()

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_take_five_percent_more_and_no_more() {
+    fn a_path_may_use_at_most_five_percent_more_instructions() {
         let recorded = counts(&[("post", 100), ("drain", 200)]);
 
         let at_the_limit = recorded.compare(&counts(&[("post", 105), ("drain", 190)]));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_fewer_is_told_of() {
+    fn a_path_with_fewer_instructions_is_reported() {
         let faster = counts(&[("post", 100)]).compare(&counts(&[("post", 94)]));
 
         assert_eq!(faster.better, ["post: 94 instructions per operation, were 100"]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_disturbs_one_try_is_not_taken_for_the_path() {
+    fn a_disturbance_of_one_run_does_not_change_the_path_count() {
         let disturbed = std::cell::Cell::new(1_000);
         let run = |n_rounds| {
             let n_instructions = 5_000 + n_rounds * 100 + if n_rounds == N_ROUNDS[1] { disturbed.take() } else { 0 };
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_on_one_side_alone_is_a_difference() {
+    fn a_path_in_only_one_table_is_a_difference() {
         let differences = counts(&[("post", 1)]).compare(&counts(&[("drain", 1)]));
 
         assert_eq!(differences.worse.len(), 2);
     }
 
     #[test]
-    fn the_table_is_read_as_it_was_written() {
+    fn the_instruction_count_table_round_trips() {
         let written = counts(&[("post", 100), ("dispatch-update", 12_345_678)]);
 
         assert_eq!(Counts::parse(&written.text()), Ok(written));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_callgrind_and_the_program_print_is_told_apart() {
+    fn callgrind_output_and_program_output_are_distinguished() {
         let printed = "==7== Callgrind, a call-graph generating cache profiler\n24000\n==7== Events    : Ir\n\
                        ==7== Collected : 1234567\n";
 

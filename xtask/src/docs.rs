@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_blocks_marked_sh_are_run() {
+    fn only_sh_code_blocks_are_run() {
         let page = "a\n```sh\none\n```\n```console\ntwo\n```\n```text\n```\n  ```sh\nthree\nfour\n  ```\n";
 
         assert_eq!(shell_blocks(page), ["one\n", "three\nfour\n"]);

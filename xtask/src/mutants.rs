@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_package_gets_an_equal_part_and_a_seed_repeats_its_sample() {
+    fn mutant_samples_are_balanced_over_packages_and_repeatable_by_seed() {
         let all: Vec<(String, String)> = PACKAGES.iter().flat_map(|package| mutants(package, 100)).collect();
 
         let chosen = sample(&all, 13, 7);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_matches_itself_alone() {
+    fn a_mutant_name_pattern_matches_only_that_name() {
         assert_eq!(
             exactly("a.rs:1:2: replace f(x) -> Vec<u8> with vec![]"),
             r"^a\.rs:1:2: replace f\(x\) -> Vec<u8> with vec!\[\]$"
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explained_survivor_is_found_wherever_its_line_has_moved() {
+    fn an_explained_surviving_mutant_is_matched_regardless_of_its_line() {
         let outcomes = serde_json::json!({"outcomes": [
             {"scenario": "Baseline", "summary": "Success"},
             {"scenario": {"Mutant": {"package": "p", "name": "a.rs:1:2: replace f"}}, "summary": "CaughtMutant"},

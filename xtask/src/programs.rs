@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_of_two_missing_programs_is_installed_once() {
+    fn a_package_with_two_missing_programs_is_installed_once() {
         assert_eq!(
             missing(|program, _| program == "mvn"),
             ["chromium", "openjdk-17-jdk-headless", "iproute2", "valgrind"]

@@ -166,21 +166,21 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_is_told_with_what_it_printed() {
+    fn a_failed_command_is_reported_with_its_output() {
         let error = output_of(&root(), Command::new("sh").args(["-c", "echo before; exit 3"])).unwrap_err();
 
         assert!(error.contains("before") && error.contains('3'), "{error}");
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named_in_the_error() {
         let error = output_of(&root(), &mut Command::new("no-such-program-anywhere")).unwrap_err();
 
         assert!(error.contains("no-such-program-anywhere"), "{error}");
     }
 
     #[test]
-    fn of_failed_tests_their_own_words_are_shown() {
+    fn only_the_failure_output_of_failed_tests_is_shown() {
         let printed = "Compiling\ntest a ... FAILED\nfailures:\n---- a ----\nwhy\ntest result: FAILED\ntest b ... ok\n";
 
         assert_eq!(telling(printed), "failures:\n---- a ----\nwhy\ntest result: FAILED");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_step_fails_the_whole() {
+    fn one_failed_step_fails_the_whole_run() {
         let mut steps = Steps::new();
         assert!(steps.run("good", || Ok(Outcome::Passed(String::new()))));
         assert!(!steps.run("bad", || Err("no".into())));

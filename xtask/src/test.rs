@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_results_of_all_test_programs_are_added() {
+    fn the_results_of_all_test_programs_are_summed() {
         let printed = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.0s\n\
                        noise\ntest result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_compiler_is_not_taken_for_the_minimum() {
+    fn only_the_exact_minor_version_matches_the_minimum_compiler() {
         assert!(is_version("rustc 1.95.0 (59807616e 2026-04-14)", "1.95"));
         assert!(!is_version("rustc 1.96.1 (0 2026-06-01)", "1.95"));
         assert!(!is_version("rustc 1.950.0 (0 2026-06-01)", "1.95"));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_that_nothing_shows_is_stale() {
+    fn an_intended_difference_that_never_occurs_is_stale() {
         let page = "| where | what | why | effect |\n|---|---|---|---|\n| `a: *.VAL` `b: answer` | x | y | z |\n";
         let mut differences = IntendedDifferences::parse(page).unwrap();
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_reason_is_refused() {
+    fn an_intended_difference_without_a_reason_is_rejected() {
         assert!(IntendedDifferences::parse("| `a: ai.VAL` | x |  | z |\n").is_err());
         assert!(IntendedDifferences::parse("| `a: ai.VAL` | x |\n").is_err());
     }

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_case() {
+    fn a_seed_always_generates_the_same_case() {
         let (one, again, other) = (RandomCase::new(1).case(), RandomCase::new(1).case(), RandomCase::new(2).case());
 
         assert_eq!((&one.database, &one.steps), (&again.database, &again.steps));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_is_a_database_and_steps() {
+    fn a_scenario_contains_a_database_and_steps() {
         let case = parse("levels", "record(ai, \"$(P)a\") {}\n---\n# up\n\nput a 6\n").unwrap();
 
         assert_eq!(case.records, [RecordName { name: "a".into(), record_type: "ai".into() }]);

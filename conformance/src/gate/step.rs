@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_reads_back_as_it_was_written() {
+    fn a_step_round_trips_through_its_text() {
         for line in [
             "watch r",
             "put r.A 1 2",

@@ -132,14 +132,16 @@ fn soak(duration: Duration, seed: u64) {
     ioc.stop();
 }
 
+// Row 79 of docs/reference/faults.md.
 #[test]
-fn row_79_ten_seconds_of_faults_at_random_harm_nobody_who_behaves_well() {
+fn ten_seconds_of_random_faults_do_not_affect_correct_clients() {
     soak(Duration::from_secs(10), 79);
 }
 
+// Row 79 of docs/reference/faults.md.
 #[test]
 #[ignore = "takes an hour, or FODO_SOAK_MINUTES; `cargo xtask soak MINUTES` runs it"]
-fn row_79_an_hour_of_faults_at_random_harms_nobody_who_behaves_well() {
+fn an_hour_of_random_faults_does_not_affect_correct_clients() {
     let minutes = std::env::var("FODO_SOAK_MINUTES").ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(60);
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.as_secs());
     soak(Duration::from_secs(60 * minutes), seed);

@@ -62,9 +62,10 @@ fn send_halves(ioc: &Ioc, name: &str) -> (u64, Latencies) {
     (most - before, latencies)
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
 #[ignore = "takes a gigabyte of memory; `cargo xtask soak MINUTES` runs it"]
-fn row_80_forty_half_sent_puts_of_eighty_megabytes_stay_within_the_quota_of_their_host() {
+fn forty_partial_puts_of_80_megabytes_stay_within_the_host_quota() {
     let ioc = Ioc::start("halves");
 
     let (most, latencies) = send_halves(&ioc, "f:huge");
@@ -77,9 +78,10 @@ fn row_80_forty_half_sent_puts_of_eighty_megabytes_stay_within_the_quota_of_thei
     ioc.stop();
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
 #[ignore = "sends three gigabytes; `cargo xtask soak MINUTES` runs it"]
-fn row_80_forty_half_sent_puts_without_rights_take_no_memory() {
+fn forty_partial_puts_without_write_access_take_no_memory() {
     let ioc = Ioc::start("rightless");
 
     let (most, latencies) = send_halves(&ioc, "f:guarded");
@@ -89,8 +91,9 @@ fn row_80_forty_half_sent_puts_without_rights_take_no_memory() {
     ioc.stop();
 }
 
+// Row 81 of docs/reference/faults.md.
 #[test]
-fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the_ioc() {
+fn silent_connections_leave_descriptors_for_other_hosts_and_ioc_files() {
     fodo_net::process::raise_descriptor_limit();
     let ioc = Ioc::start("silent");
     let neighbour = Neighbour::at(OTHER_HOST, ioc.server);
@@ -129,8 +132,9 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
     ioc.stop();
 }
 
+// Rows 2 and 6 of docs/reference/faults.md.
 #[test]
-fn row_2_and_6_misaligned_searches_are_not_answered_by_an_ioc_that_serves_the_names() {
+fn an_ioc_does_not_reply_to_misaligned_searches() {
     let ioc = Ioc::start("misaligned");
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
     client.set_read_timeout(Some(PATIENCE)).expect("it is a socket");

@@ -62,12 +62,12 @@ impl BeaconMonitor {
             let server = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
             if is_endpoint(server) {
                 let number = (minor >= MINOR_COUNTED).then_some(beacon);
-                anomalies.extend(self.heard(server, number, now.monotonic));
+                anomalies.extend(self.record(server, number, now.monotonic));
             }
         });
     }
 
-    fn heard(&mut self, address: SocketAddr, number: Option<u32>, now: Instant) -> Option<Anomaly> {
+    fn record(&mut self, address: SocketAddr, number: Option<u32>, now: Instant) -> Option<Anomaly> {
         let Some(server) = self.servers.get_mut(&address) else {
             self.enter(address, number.unwrap_or(0), now);
             return match number {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_running_before_is_no_news_and_what_starts_is() {
+    fn beacons_report_new_servers_but_not_those_already_running() {
         let mut ear = BeaconRecorder::new();
 
         assert_eq!(ear.at(3.0, &beacon(server(1), 13, 500)), []);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_counts_from_the_start_again_has_started_again() {
+    fn a_beacon_counter_that_restarts_reports_a_server_restart() {
         let mut ear = BeaconRecorder::new();
         ear.at(1.0, &beacon(server(1), 13, 500));
         ear.at(16.0, &beacon(server(1), 13, 501));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beacon_that_comes_twice_or_late_is_one() {
+    fn duplicate_and_late_beacons_report_nothing() {
         let mut ear = BeaconRecorder::new();
         ear.at(1.0, &beacon(server(1), 13, 500));
         ear.at(16.0, &beacon(server(1), 13, 501));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_not_heard_for_long_is_told_of_when_it_is() {
+    fn a_server_is_reported_again_after_a_long_silence() {
         let mut ear = BeaconRecorder::new();
         ear.at(0.0, &beacon(server(1), 13, 500));
         ear.at(15.0, &beacon(server(1), 13, 501));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_count_has_started_again_when_it_comes_too_soon() {
+    fn an_early_beacon_of_a_server_without_beacon_numbers_reports_a_restart() {
         let mut ear = BeaconRecorder::new();
         for step in 0..4 {
             assert_eq!(ear.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
@@ -217,8 +217,9 @@ mod tests {
         assert_eq!(ear.at(46.0, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
     }
 
+    // Row 9 of docs/reference/faults.md.
     #[test]
-    fn row_9_twenty_thousand_servers_take_no_more_room_than_the_table_has() {
+    fn beacons_of_20000_servers_stay_within_the_table_limit() {
         let mut ear = BeaconRecorder::new();
 
         for index in 0..20_000 {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_beacon_of_a_server_is_passed_over() {
+    fn beacons_without_a_valid_server_address_are_ignored() {
         let mut ear = BeaconRecorder::new();
         let nowhere = SocketAddr::new(server(1).ip(), 0);
         let everywhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), 5064);

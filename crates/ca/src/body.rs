@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_may_arrive_in_pieces_of_any_size() {
+    fn an_array_is_decoded_from_pieces_of_any_size() {
         let elements: Vec<i32> = (0..1000).map(|n: i32| n.wrapping_mul(77_777_777)).collect();
         let sent = Reading::bare(Value::from(elements));
         let dbr = DbrType(19);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_nobody_else_holds_is_filled_again_and_a_shared_one_is_left_alone() {
+    fn decoding_reuses_an_unshared_array_and_leaves_a_shared_one_unchanged() {
         let mut payload = Vec::new();
         dbr::encode(DbrType(6), 0, &Reading::bare(Value::from(vec![1.0, 2.0])), &mut payload).unwrap();
         let filled = |room: Array| {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_beyond_the_payload_is_refused_before_any_room_is_made() {
+    fn a_count_larger_than_the_payload_is_rejected_before_allocation() {
         assert_eq!(Incoming::new(DbrType(5), 1000, 3999, None).unwrap_err(), MalformedPayload::Short);
         assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000, None).unwrap_err(), MalformedPayload::Short);
     }

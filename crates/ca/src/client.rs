@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_server_is_asked_once_and_then_counts_as_unresponsive() {
+    fn a_silent_server_receives_one_echo_and_is_then_reported_unresponsive() {
         let start = Now::for_test();
         let mut circuit = Circuit::new(&config(), start);
         let mut events = Vec::new();
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stays_silent_after_a_channel_was_requested_is_reported_once_per_silence() {
+    fn a_missing_reply_to_a_channel_request_is_reported_once() {
         let start = Now::for_test();
         let mut circuit = Circuit::new(&config(), start);
         let mut events = Vec::new();
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_names_the_request_that_it_is_about() {
+    fn an_error_reply_names_the_rejected_request() {
         let start = Now::for_test();
         let mut circuit = Circuit::new(&config(), start);
         let requests = [

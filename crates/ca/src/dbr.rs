@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_back_from_its_payload_at_its_own_size() {
+    fn every_dbr_type_round_trips_with_the_expected_payload_size() {
         let reading = described(Value::Scalar(Scalar::Enum(1)));
         for number in 0..=38 {
             let dbr = DbrType(number);
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_have_the_sizes_that_the_c_structures_have() {
+    fn payload_sizes_match_the_c_structures() {
         let sizes = [
             40, 2, 4, 2, 1, 4, 8, 44, 6, 8, 6, 6, 8, 16, 52, 16, 16, 16, 16, 16, 24, 44, 26, 44, 424, 20, 40, 72, 44,
             30, 52, 424, 22, 48, 88, 2, 2, 48, 40,
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_elements_are_zeros_and_surplus_ones_stay_away() {
+    fn encoding_pads_missing_elements_with_zeros_and_omits_surplus_ones() {
         let reading = Reading::bare(Value::from(vec![1i16, 2, 3]));
         let (mut longer, mut shorter) = (Vec::new(), Vec::new());
 
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_shorter_than_it_says_is_refused() {
+    fn decoding_rejects_a_truncated_payload_and_an_unknown_type() {
         assert_eq!(decode(DbrType(6), 2, &[0; 8]), Err(MalformedPayload::Short));
         assert_eq!(decode(DbrType(6), u32::MAX, &[0; 8]), Err(MalformedPayload::Short));
         assert_eq!(decode(DbrType(99), 1, &[0; 8]), Err(MalformedPayload::UnknownType(DbrType(99))));

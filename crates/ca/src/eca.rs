@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_the_numbers_of_the_field() {
+    fn status_codes_have_their_epics_numbers() {
         assert_eq!(Eca::NORMAL.0, 1);
         assert_eq!(Eca::GETFAIL.0, 152);
         assert_eq!(Eca::PUTFAIL.0, 160);

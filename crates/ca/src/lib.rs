@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_in_a_row_and_every_1024th_have_places_of_their_own() {
+    fn consecutive_ids_and_every_1024th_id_hash_without_collisions() {
         let place = |number| BuildHasherDefault::<NumberHasher>::default().hash_one(Cid(number)) & 0xfff;
 
         let row: HashSet<u64> = (0..4096).map(place).collect();

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_comes_back_as_it_was_sent_in_both_header_forms() {
+    fn a_message_round_trips_with_short_and_extended_headers() {
         for count in [1, 0xfffe, 0xffff, 10_000_000] {
             let sent = Request::ReadNotify { dbr: DbrType(20), count, sid: Sid(7), ioid: Ioid(0xdead_beef) };
             let mut bytes = Vec::new();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_survives() {
+    fn an_unknown_command_round_trips() {
         let header = Header { command: 99, payload_bytes: 0, data_type: 1, count: 2, p1: 3, p2: 4 };
 
         let message = Request::from_header(&header);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_array_goes_out_between_its_neighbours_and_is_never_copied_whole() {
+    fn a_large_array_is_sent_in_order_without_a_full_copy() {
         let elements = Arc::new((0..100_003).collect::<Vec<i32>>());
         let reading = Reading::bare(Value::Array(Array::I32(elements.clone())));
         let small = Reading::bare(Value::from(7));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_element_asked_for_as_a_million_takes_no_memory_until_it_goes_out() {
+    fn padding_to_a_million_elements_takes_no_memory_before_it_is_sent() {
         let mut outbox = Outbox::default();
         for _ in 0..1000 {
             outbox.push_value(DbrType(6), 1_000_000, &Reading::bare(Value::from(1.5)), header).unwrap();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_confirmed_and_then_hears_every_beacon_with_its_senders_address() {
+    fn a_registered_client_receives_beacons_with_the_server_address() {
         let mut repeater = Repeater::new(5065);
         let server = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_there_is_kept_and_the_sender_hears_no_echo() {
+    fn forwarded_beacons_keep_their_address_and_are_not_sent_back_to_the_sender() {
         let mut repeater = Repeater::new(5065);
         hear(&mut repeater, local(3000), &registration());
 
@@ -171,8 +171,9 @@ mod tests {
         assert_eq!(hear(&mut repeater, local(9), &beacon(0x0a00_0001))[0].bytes, beacon(0x0a00_0001));
     }
 
+    // Row 10 of docs/reference/faults.md.
     #[test]
-    fn row_10_strangers_the_repeater_itself_and_floods_do_not_get_in() {
+    fn the_repeater_rejects_remote_hosts_its_own_port_and_surplus_clients() {
         let mut repeater = Repeater::new(5065);
         let (stranger, now) = (SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 3000), Now::for_test());
         let mut out = Vec::new();
@@ -193,8 +194,9 @@ mod tests {
         assert!(n_looks <= limit::REPEATER_CLIENTS, "{n_looks}");
     }
 
+    // Row 10 of docs/reference/faults.md.
     #[test]
-    fn row_10_clients_that_have_gone_are_let_go_of() {
+    fn the_repeater_removes_clients_that_have_disconnected() {
         let mut repeater = Repeater::new(5065);
         let start = Now::for_test();
         let mut is_alive = |client: SocketAddr| client.port() != 3000;
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_beacons_are_handed_on() {
+    fn the_repeater_forwards_only_beacons() {
         let mut repeater = Repeater::new(5065);
         hear(&mut repeater, local(3000), &registration());
         let mut search = Vec::new();

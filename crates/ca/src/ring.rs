@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_within_one_moment_is_delivered_whole() {
+    fn two_posts_before_one_read_are_both_delivered() {
         let mut ring = Ring::new(8);
         let mut cursor = ring.cursor(EventMask::VALUE);
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cursor_takes_and_what_is_merged_is_all_that_was_posted() {
+    fn updates_read_plus_updates_merged_equal_updates_posted() {
         for seed in 1..200_u64 {
             let mut state = seed;
             let mut random = |below: u64| {

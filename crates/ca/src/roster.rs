@@ -112,7 +112,7 @@ mod tests {
     use crate::Cid;
 
     #[test]
-    fn it_holds_what_a_map_holds_whatever_the_numbers() {
+    fn a_number_map_behaves_like_a_btree_map() {
         let (mut roster, mut map) = (NumberMap::default(), BTreeMap::new());
         let mut chance: u32 = 1;
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_holds_no_memory_of_values() {
+    fn an_emptied_number_map_frees_its_pages() {
         let mut roster = NumberMap::default();
         for number in 0..1000 {
             roster.insert(Cid(number), number);

@@ -230,12 +230,12 @@ impl<N: HasName> Searcher<N> {
         if self.pause_until.is_some_and(|until| until <= now.monotonic) {
             (self.n_unanswered, self.pause_until) = (0, None);
         }
-        self.ask(now, out);
+        self.send_due_searches(now, out);
     }
 
     /// Searches for names that are due, as far as the limit on datagrams in transit allows. There may be unprocessed
     /// replies, so this does not interpret silence.
-    pub fn ask(&mut self, now: Now, out: &mut Vec<Datagram>) {
+    pub fn send_due_searches(&mut self, now: Now, out: &mut Vec<Datagram>) {
         let n_most = limit::SEARCH_BURST.saturating_sub(self.n_unanswered);
         if n_most == 0 {
             return;
@@ -536,7 +536,7 @@ mod tests {
     const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5064);
 
     #[test]
-    fn a_name_is_asked_for_at_once_and_found_with_one_exchange() {
+    fn a_name_is_searched_at_once_and_found_with_one_reply() {
         let now = Now::for_test();
         let mut searcher = Searcher::new(1);
         let mut responder = Responder::new(6000, now);
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_whose_server_was_lost_is_searched_for_within_a_third_of_the_time_that_it_was_away() {
+    fn a_lost_name_is_searched_within_a_third_of_its_time_offline() {
         for seed in 1..20 {
             let start = Now::for_test();
             let mut searcher = Searcher::new(seed);
@@ -576,8 +576,9 @@ mod tests {
         }
     }
 
+    // Row 56 of docs/reference/faults.md.
     #[test]
-    fn row_56_a_hundred_thousand_absent_names_cost_few_datagrams_in_the_long_run() {
+    fn searches_for_100000_absent_names_send_fewer_than_20_datagrams_per_second() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(3);
         for cid in 0..100_000 {
@@ -598,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_lets_more_names_be_asked_for_only_when_all_that_came_was_read() {
+    fn the_next_search_burst_waits_until_received_replies_are_read() {
         let start = Now::for_test();
         let later = start + Duration::from_secs(1);
         let mut searcher = Searcher::new(4);
@@ -609,8 +610,8 @@ mod tests {
             out.len()
         };
 
-        let at_first = n_asked(&mut |out| searcher.ask(start, out));
-        let unread = n_asked(&mut |out| searcher.ask(later, out));
+        let at_first = n_asked(&mut |out| searcher.send_due_searches(start, out));
+        let unread = n_asked(&mut |out| searcher.send_due_searches(later, out));
         let read = n_asked(&mut |out| searcher.tick(later, out));
 
         assert_eq!((at_first, unread, read), (limit::SEARCH_BURST, 0, limit::SEARCH_BURST));
@@ -631,8 +632,9 @@ mod tests {
         seen
     }
 
+    // Row 55 of docs/reference/faults.md.
     #[test]
-    fn row_55_names_of_a_lost_server_are_asked_for_at_once_in_full_datagrams_and_not_in_step() {
+    fn names_of_a_lost_server_are_searched_soon_in_full_staggered_datagrams() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(5);
         (0..2000).for_each(|cid| searcher.add_lost(Cid(cid), format!("lost:{cid:06}").into(), start));
@@ -646,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longest_period_of_ones_own_is_kept() {
+    fn a_configured_maximum_search_period_is_respected() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(6);
         searcher.set_period_max(Duration::from_secs(60));
@@ -658,8 +660,9 @@ mod tests {
         assert!(late.iter().all(|gap| (24..=80).contains(&gap.as_secs())), "{late:?}");
     }
 
+    // Row 9 of docs/reference/faults.md.
     #[test]
-    fn row_9_reasons_to_ask_again_are_heard_at_once_and_a_storm_of_them_is_damped() {
+    fn one_boost_searches_all_names_at_once_and_repeated_boosts_are_damped() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(7);
         (0..20_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
@@ -680,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_without_version_or_name_is_not_answered() {
+    fn a_search_without_version_or_name_gets_no_reply() {
         let now = Now::for_test();
         let mut responder = Responder::new(6000, now);
         let mut bare = Vec::new();
@@ -740,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_fill_their_datagrams_and_a_name_that_is_longer_gets_one_of_its_own() {
+    fn searches_fill_their_datagrams_and_an_oversized_name_gets_its_own() {
         let now = Now::for_test();
         let mut searcher = Searcher::new(9);
         // 24 bytes each, so that 42 fill what VERSION leaves of a datagram.
@@ -759,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_lets_one_more_datagram_out_and_the_others_wait_for_a_pause_from_then_on() {
+    fn a_search_reply_releases_one_datagram_and_restarts_the_pause() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(10);
         (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
@@ -782,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_without_answers_lets_nothing_out() {
+    fn a_datagram_without_search_replies_releases_no_search() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(11);
         (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
@@ -797,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_its_server_or_stands_for_the_sender_and_only_a_single_host_counts() {
+    fn a_search_reply_must_give_a_unicast_server_address_or_mean_its_sender() {
         let now = Now::for_test();
         for (address, port, server) in [
             (0x0a00_0001, 6000, Some("10.0.0.1:6000")),
@@ -820,7 +823,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_removed_is_not_searched_and_without_names_nothing_is_due() {
+    fn a_removed_name_is_not_searched_and_no_names_means_no_deadline() {
         let now = Now::for_test();
         let mut searcher = Searcher::new(13);
         let mut out = Vec::new();
@@ -837,7 +840,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_added_with_a_pause_is_searched_after_it_and_then_less_often() {
+    fn a_name_added_with_a_pause_is_searched_after_it_and_then_at_longer_periods() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(14);
         let pause = Duration::from_secs(8);
@@ -851,7 +854,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_period_bounds_the_longest_one() {
+    fn the_maximum_search_period_is_at_least_the_minimum() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(15);
         searcher.set_period_max(Duration::ZERO);
@@ -863,7 +866,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boost_brings_late_names_forward_and_leaves_those_alone_that_are_due_anyway() {
+    fn a_boost_advances_late_names_and_does_not_delay_names_due_soon() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(16);
         searcher.add(Cid(1), "late", start);
@@ -882,7 +885,7 @@ mod tests {
     }
 
     #[test]
-    fn boosts_in_a_row_are_heeded_after_pauses_that_double_and_after_a_quiet_time_at_once() {
+    fn repeated_boosts_wait_for_doubling_pauses_that_reset_after_a_quiet_time() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(17);
         searcher.add(Cid(1), "absent", start);
@@ -927,7 +930,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_be_as_long_as_the_limit_and_no_longer() {
+    fn a_search_for_a_name_longer_than_the_limit_is_rejected() {
         let longest = "x".repeat(limit::NAME_BYTES);
         let longer = "x".repeat(limit::NAME_BYTES + 1);
         let mut answers = Vec::new();
@@ -941,7 +944,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_before_version_4_4_are_not_answered() {
+    fn clients_before_version_4_4_get_no_search_reply() {
         let mut responder = Responder::new(6000, Now::for_test());
         for (minor, n_answers) in [(3, 0), (4, 1), (13, 1)] {
             let mut answers = Vec::new();
@@ -951,7 +954,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_fill_datagrams_that_carry_the_sequence_number_of_the_search() {
+    fn search_replies_fill_datagrams_and_repeat_the_sequence_number() {
         let names = vec!["x"; 100];
         let mut answers = Vec::new();
 
@@ -965,7 +968,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_datagram_and_one_that_is_cut_are_flaws_and_a_whole_one_is_not() {
+    fn empty_and_truncated_datagrams_are_reported_as_flawed() {
         let mut responder = Responder::new(6000, Now::for_test());
         let whole = searching(13, &["x"]);
         let mut flaw = |bytes: &[u8]| responder.handle(CLIENT, bytes, &mut |_| false, &mut Vec::new());
@@ -976,7 +979,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_number_can_be_replaced_and_the_one_before_is_returned() {
+    fn replacing_a_sequence_number_returns_the_previous_one() {
         let mut bytes = searching(13, &["x"]);
 
         assert_eq!(renumber(&mut bytes, 5), Some(77));
@@ -987,7 +990,7 @@ mod tests {
     }
 
     #[test]
-    fn beacons_are_numbered_and_their_periods_double_up_to_the_longest() {
+    fn beacons_are_numbered_and_their_periods_double_up_to_the_maximum() {
         let start = Now::for_test();
         for period_max in [Duration::from_secs(15), Duration::from_millis(100), Duration::ZERO] {
             let mut responder = Responder::new(6000, start);

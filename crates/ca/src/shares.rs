@@ -93,8 +93,9 @@ mod tests {
         admitted
     }
 
+    // Row 5 of docs/reference/faults.md.
     #[test]
-    fn row_5_a_source_that_floods_gets_its_share_and_others_lose_nothing() {
+    fn a_flooding_source_is_limited_to_its_share_and_other_sources_are_unaffected() {
         let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
 
         let admitted = admitted(&mut shares, &[(1, 100_000), (2, 100), (3, 1)], Now::for_test());
@@ -102,8 +103,9 @@ mod tests {
         assert_eq!(admitted, [100, 100, 1]);
     }
 
+    // Row 5 of docs/reference/faults.md.
     #[test]
-    fn row_5_when_all_is_used_up_who_comes_late_still_has_an_equal_part() {
+    fn a_late_source_gets_an_equal_share_after_the_total_is_used_up() {
         let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
         let now = Now::for_test();
         let flood: Vec<(u32, usize)> = (0..20).map(|number| (number, 100_000)).collect();
@@ -115,8 +117,9 @@ mod tests {
         assert_eq!(late, [1000 / 21]);
     }
 
+    // Row 5 of docs/reference/faults.md.
     #[test]
-    fn row_5_sources_that_are_made_up_get_bounded_work_out_of_the_server_and_bounded_memory() {
+    fn searches_from_a_million_forged_sources_use_bounded_work_and_memory() {
         let mut shares = SearchShares::default();
         let now = Now::for_test();
 
@@ -127,8 +130,9 @@ mod tests {
         assert!(shares.had_by_source.len() <= limit::SEARCH_SOURCES);
     }
 
+    // Row 5 of docs/reference/faults.md.
     #[test]
-    fn row_5_a_source_that_has_had_its_share_is_heard_again_soon() {
+    fn a_source_that_used_up_its_share_is_admitted_in_the_next_period() {
         let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
         let now = Now::for_test();
         admitted(&mut shares, &[(1, 100_000)], now);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_channel_takes_its_own_subscriptions_along() {
+    fn removing_a_channel_removes_its_subscriptions_only() {
         let mut subscriptions = Subscriptions::default();
         for (id, sid) in [(0, 1), (7, 1), (u32::MAX, 1), (3, 2), (4, 0)] {
             subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });

@@ -123,7 +123,7 @@ impl SearchMonitor {
     }
 
     /// Processes a datagram sent to all hosts: searches and beacons.
-    pub fn overheard(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
+    pub fn handle_broadcast(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
         let mut sequence_of_datagram = 0;
         each_message(bytes, |header, payload| {
             if let Request::Version { sequence, .. } = Request::from_header(header) {
@@ -295,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_counted_with_every_client_that_asks_for_it() {
+    fn searches_for_a_name_are_counted_per_client() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
         for (client, after_s) in [("10.0.0.2:4000", 0), ("10.0.0.3:4000", 1), ("10.0.0.2:4000", 2)] {
             let now = start + Duration::from_secs(after_s);
-            traffic.overheard(address(client), &search("x:y", now), now);
+            traffic.handle_broadcast(address(client), &search("x:y", now), now);
         }
 
         let counts: Vec<u64> = traffic.names()[0].clients.iter().map(|client| client.n_asked).collect();
@@ -309,23 +309,23 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_that_comes_by_two_ways_counts_once() {
+    fn a_datagram_received_by_two_routes_counts_once() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + Duration::from_millis(1));
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start + Duration::from_millis(1));
 
         assert_eq!(traffic.n_searches(), 1);
     }
 
     #[test]
-    fn a_name_that_nobody_answers_is_dead_and_asked_for_a_few_times_only() {
+    fn a_name_without_reply_is_marked_dead_after_a_few_searches() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
         let mut out = Vec::new();
 
-        traffic.overheard(address("10.0.0.2:4000"), &search("no:such", start), start);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("no:such", start), start);
         for step in 0..600 {
             traffic.tick(start + Duration::from_millis(100 * step), &mut out);
         }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_name_lives_again_when_a_client_asks_for_it_and_a_server_answers() {
+    fn a_dead_name_becomes_claimed_after_a_new_search_and_reply() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
         traffic.ask("x:y", start);
@@ -357,21 +357,21 @@ mod tests {
         let later = start + limit::TRAFFIC_SEARCH_AGAIN;
         assert_eq!(traffic.names()[0].state, NameState::Dead);
 
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", later), later);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", later), later);
         answer(&mut traffic, &[5064], "x:y", later);
 
         assert_eq!(traffic.names()[0].state, NameState::Claimed);
     }
 
     #[test]
-    fn beacons_are_counted_by_server_and_a_restart_is_seen() {
+    fn beacons_and_restarts_are_counted_per_server() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
         for beacon in [40, 41, 41, 0] {
             let mut bytes = Vec::new();
             Answer::RsrvIsUp { minor: 13, port: 5064, beacon, address: 0 }.encode(&mut bytes);
-            traffic.overheard(address("10.0.0.1:33000"), &bytes, start);
+            traffic.handle_broadcast(address("10.0.0.1:33000"), &bytes, start);
         }
 
         let server = &traffic.servers()[0];
@@ -379,24 +379,24 @@ mod tests {
     }
 
     #[test]
-    fn more_names_than_there_is_room_for_are_counted() {
+    fn names_beyond_the_table_limit_are_counted_as_left_out() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
         for number in 0..=limit::TRAFFIC_NAMES {
-            traffic.overheard(address("10.0.0.2:4000"), &search(&format!("x:{number}"), start), start);
+            traffic.handle_broadcast(address("10.0.0.2:4000"), &search(&format!("x:{number}"), start), start);
         }
 
         assert_eq!((traffic.names().len(), traffic.n_left_out()), (limit::TRAFFIC_NAMES, 1));
     }
 
     #[test]
-    fn names_are_heard_that_are_no_longer_than_the_limit() {
+    fn the_traffic_monitor_ignores_names_longer_than_the_limit() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
         for length in [1, limit::NAME_BYTES, limit::NAME_BYTES + 1] {
-            traffic.overheard(address("10.0.0.2:4000"), &search(&"x".repeat(length), start), start);
+            traffic.handle_broadcast(address("10.0.0.2:4000"), &search(&"x".repeat(length), start), start);
         }
 
         assert_eq!(traffic.names().iter().map(|name| name.name.len()).collect::<Vec<_>>(), [1, limit::NAME_BYTES]);
@@ -404,45 +404,45 @@ mod tests {
     }
 
     #[test]
-    fn the_same_datagram_counts_again_once_it_cannot_have_come_by_another_way() {
+    fn an_identical_datagram_counts_again_after_the_duplicate_delay() {
         let start = Now::for_test();
         for (later, n_searches) in [(limit::TRAFFIC_DUPLICATE_DELAY / 2, 1), (limit::TRAFFIC_DUPLICATE_DELAY, 2)] {
             let mut traffic = SearchMonitor::new(1);
 
-            traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
-            traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + later);
+            traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start);
+            traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start + later);
 
             assert_eq!(traffic.n_searches(), n_searches, "{later:?} later");
         }
     }
 
     #[test]
-    fn two_datagrams_of_a_client_in_quick_succession_are_two_searches() {
+    fn two_datagrams_with_different_sequence_numbers_count_as_two_searches() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
         let mut second = search("x:y", start);
         crate::search::renumber(&mut second, 2);
 
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
-        traffic.overheard(address("10.0.0.2:4000"), &second, start);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &second, start);
 
         assert_eq!(traffic.names()[0].clients[0].n_asked, 2);
     }
 
     #[test]
-    fn clients_beyond_the_64_that_are_listed_are_counted() {
+    fn searches_of_clients_beyond_the_64_listed_are_still_counted() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
 
         for port in 0..100 {
-            traffic.overheard(address(&format!("10.0.0.2:{}", 4000 + port)), &search("x:y", start), start);
+            traffic.handle_broadcast(address(&format!("10.0.0.2:{}", 4000 + port)), &search("x:y", start), start);
         }
 
         assert_eq!((traffic.names()[0].clients.len(), traffic.names()[0].n_asked), (limit::TRAFFIC_CLIENTS, 100));
     }
 
     #[test]
-    fn servers_of_a_name_and_servers_with_beacons_are_listed_up_to_their_bounds() {
+    fn server_lists_of_the_traffic_monitor_stay_within_their_limits() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
         let ports: Vec<u16> = (5000..5100).collect();
@@ -452,7 +452,7 @@ mod tests {
         for number in 0..=limit::BEACON_SERVERS as u32 {
             let mut bytes = Vec::new();
             Answer::RsrvIsUp { minor: 13, port: 5064, beacon: 0, address: 0x0a00_0001 + number }.encode(&mut bytes);
-            traffic.overheard(address("10.0.0.1:33000"), &bytes, start);
+            traffic.handle_broadcast(address("10.0.0.1:33000"), &bytes, start);
         }
 
         assert_eq!(traffic.names()[0].servers.len(), limit::TRAFFIC_CLIENTS);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_searched_again_when_a_client_asks_a_minute_later_and_not_before() {
+    fn a_client_search_repeats_the_monitors_search_after_a_minute_at_the_earliest() {
         let start = Now::for_test();
         let mut traffic = SearchMonitor::new(1);
         traffic.ask("x:y", start);
@@ -469,9 +469,9 @@ mod tests {
         let before = start + (limit::TRAFFIC_SEARCH_AGAIN - Duration::from_millis(1));
         let then = start + limit::TRAFFIC_SEARCH_AGAIN;
 
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", before), before);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", before), before);
         assert_eq!((traffic.is_waiting(), traffic.names()[0].state), (false, NameState::Claimed));
-        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", then), then);
+        traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", then), then);
 
         assert_eq!((traffic.is_waiting(), traffic.names()[0].state), (true, NameState::Awaited));
         assert_eq!(traffic.names()[0].servers, []);
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_restarted_when_its_beacons_count_from_the_start_again() {
+    fn a_low_beacon_number_after_a_high_one_counts_as_a_restart() {
         let start = Now::for_test();
         let last_of_start = limit::BEACONS_OF_START - 1;
         for (beacons, n_restarts) in [
@@ -509,12 +509,12 @@ mod tests {
     }
 
     #[test]
-    fn a_beacon_without_a_port_is_of_no_server() {
+    fn a_beacon_with_an_invalid_port_lists_no_server() {
         let mut traffic = SearchMonitor::new(1);
         for port in [0, 0x1_0000] {
             let mut bytes = Vec::new();
             Answer::RsrvIsUp { minor: 13, port, beacon: 1, address: 0 }.encode(&mut bytes);
-            traffic.overheard(address("10.0.0.1:33000"), &bytes, Now::for_test());
+            traffic.handle_broadcast(address("10.0.0.1:33000"), &bytes, Now::for_test());
         }
         assert_eq!(traffic.servers(), []);
     }

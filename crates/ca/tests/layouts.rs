@@ -23,7 +23,7 @@ fn encoded(dbr: DbrType, reading: &Reading) -> Vec<u8> {
 }
 
 #[test]
-fn labels_have_sixteen_places_however_many_states_there_are() {
+fn enum_metadata_always_has_sixteen_label_slots() {
     for n_labels in [0, 1, 2, 15, 16, 17] {
         let labels: Vec<Text> = (0..n_labels).map(|index| format!("state {index}").into()).collect();
         let kept = &labels[..labels.len().min(16)];
@@ -49,7 +49,7 @@ fn labels_have_sixteen_places_however_many_states_there_are() {
 }
 
 #[test]
-fn a_label_is_cut_so_that_a_nul_ends_it() {
+fn a_long_label_is_truncated_and_nul_terminated() {
     let labels = vec!["a label of more than twenty-six characters".into(), "b".into()];
     let reading = reading(Value::Scalar(Scalar::Enum(0)), Meta { labels, ..Meta::default() });
 
@@ -61,7 +61,7 @@ fn a_label_is_cut_so_that_a_nul_ends_it() {
 /// Units, then the limits in the order upper and lower display, alarm high, warning high, warning low, alarm low,
 /// upper and lower control; a precision precedes the units of floating point types.
 #[test]
-fn limits_stand_in_their_order_in_the_kind_of_the_value() {
+fn limits_are_encoded_in_protocol_order_with_the_type_of_the_value() {
     let meta = Meta {
         units: "mm".into(),
         precision: 3,
@@ -115,7 +115,7 @@ fn limits_stand_in_their_order_in_the_kind_of_the_value() {
 }
 
 #[test]
-fn units_are_cut_so_that_a_nul_ends_them() {
+fn long_units_are_truncated_and_nul_terminated() {
     let meta = Meta { units: "millimetres".into(), ..Meta::default() };
 
     let payload = encoded(DbrType::of(Kind::I32, AttributeLevel::Graphic), &reading(Value::from(1), meta));
@@ -124,7 +124,7 @@ fn units_are_cut_so_that_a_nul_ends_them() {
 }
 
 #[test]
-fn the_acknowledge_state_stands_between_alarm_and_text() {
+fn the_acknowledge_state_is_encoded_between_alarm_and_text() {
     let acknowledge = Some(Acknowledge { transient: true, severity: Severity::Major });
     let reading = reading(Value::from("on"), Meta { acknowledge, ..Meta::default() });
 
@@ -136,7 +136,7 @@ fn the_acknowledge_state_stands_between_alarm_and_text() {
 }
 
 #[test]
-fn every_type_has_the_name_of_the_protocol() {
+fn every_dbr_type_prints_with_its_protocol_name() {
     let names = ["DBR_STRING", "DBR_STS_SHORT", "DBR_TIME_FLOAT", "DBR_GR_ENUM", "DBR_CTRL_CHAR", "DBR_CLASS_NAME"];
 
     assert_eq!([0, 8, 16, 24, 32, 38].map(|number| DbrType(number).to_string()), names);
@@ -144,7 +144,7 @@ fn every_type_has_the_name_of_the_protocol() {
 }
 
 #[test]
-fn every_kind_of_element_stands_in_big_endian_order() {
+fn every_element_type_is_encoded_in_big_endian_order() {
     let sent = |value: Value| {
         let mut payload = Vec::new();
         let dbr = fodo_ca::dbr::put_type(&value);

@@ -92,7 +92,7 @@ fn meanings(way: Way, message: &Message) -> Vec<String> {
 }
 
 #[test]
-fn every_recorded_message_means_what_its_lines_say() {
+fn every_recorded_message_decodes_to_its_recorded_description() {
     for mut recording in Recording::all() {
         let blessed = recording.with_meanings(meanings);
         if std::env::var_os("WIRE_BLESS").is_some() {
@@ -103,7 +103,7 @@ fn every_recorded_message_means_what_its_lines_say() {
 }
 
 #[test]
-fn every_recorded_header_is_written_as_it_was_read() {
+fn every_recorded_header_round_trips() {
     for recording in Recording::all() {
         for (way, message) in recording.messages() {
             let header = match way {
@@ -163,7 +163,7 @@ fn without_leaks(dbr: dbr::DbrType, count: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_recorded_payload_is_written_as_it_was_read() {
+fn every_recorded_payload_round_trips() {
     let mut n_checked = 0;
     for recording in Recording::all() {
         for (way, message) in recording.messages() {
@@ -286,7 +286,7 @@ fn client_life(recording: &Recording, piece: usize) -> (Vec<client::Event>, Vec<
 }
 
 #[test]
-fn a_client_circuit_says_what_libca_said_and_hears_what_it_heard() {
+fn a_client_circuit_sends_and_receives_the_same_messages_as_libca() {
     for name in ["reads", "writes", "large"] {
         let recording = Recording::named(name);
         let expected: Vec<Message> = recording.said(Way::ToServer).iter().map(normal_request).collect();
@@ -314,7 +314,7 @@ fn a_client_circuit_says_what_libca_said_and_hears_what_it_heard() {
 }
 
 #[test]
-fn a_client_circuit_does_not_mind_how_the_stream_is_cut() {
+fn a_client_circuit_gives_the_same_result_for_any_split_of_the_stream() {
     for name in ["reads", "writes", "large"] {
         let recording = Recording::named(name);
         let whole = client_life(&recording, usize::MAX);
@@ -328,7 +328,7 @@ fn a_client_circuit_does_not_mind_how_the_stream_is_cut() {
 }
 
 #[test]
-fn a_client_circuit_reads_all_that_a_server_says_at_its_end() {
+fn a_client_circuit_reads_all_recorded_server_messages_without_closing() {
     for recording in Recording::all().iter().filter(|recording| recording.is_stream()) {
         let heard: Vec<u8> = recording.said(Way::ToClient).iter().flat_map(Message::bytes).collect();
         let now = Now::for_test();
@@ -473,7 +473,7 @@ impl Replay<'_> {
 }
 
 #[test]
-fn a_server_circuit_answers_as_rsrv_did() {
+fn a_server_circuit_sends_the_same_replies_as_rsrv() {
     // rsrv closes the circuit for each of these; this server closes it only if it cannot find the next message.
     const ENDS: [&str; 2] = ["end-command", "end-size"];
     let names = ["reads", "writes", "large", "oddities", "failures", "end-sid", "end-mask"];
@@ -494,7 +494,7 @@ fn a_server_circuit_answers_as_rsrv_did() {
 }
 
 #[test]
-fn a_server_circuit_does_not_mind_how_the_stream_is_cut() {
+fn a_server_circuit_gives_the_same_result_for_any_split_of_the_stream() {
     for recording in Recording::all().iter().filter(|recording| recording.is_stream()) {
         let whole = Replay::run(recording, usize::MAX);
 
@@ -513,7 +513,7 @@ fn a_server_circuit_does_not_mind_how_the_stream_is_cut() {
 
 /// The kinds of recorded messages, so that a new capture cannot lose any of them.
 #[test]
-fn the_recordings_cover_what_the_field_says() {
+fn the_recordings_cover_all_commands_and_types_in_use() {
     let mut commands = std::collections::BTreeSet::new();
     let mut types = std::collections::BTreeSet::new();
     for recording in Recording::all() {

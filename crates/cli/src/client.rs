@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_is_a_number_of_seconds_and_zero_is_for_ever() {
+    fn a_timeout_is_parsed_as_seconds_and_zero_means_forever() {
         assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
         assert_eq!(seconds("0"), Ok(limit::FOREVER));
         assert_eq!(seconds("inf"), Ok(limit::FOREVER));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_asked_for_by_its_name_and_shown_with_it() {
+    fn requested_types_are_parsed_and_shown_by_the_same_name() {
         use clap::ValueEnum as _;
 
         for asked in RequestedType::value_variants() {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_on_values_say_what_is_asked_for_and_how_it_looks() {
+    fn value_flags_set_the_request_and_the_display_options() {
         let flags = ValueFlags {
             count: Some(3),
             kind: Some(RequestedType::Float),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_at_the_deadline_tells_the_whole_time_that_was_waited() {
+    fn a_timeout_error_contains_the_total_waiting_time() {
         let deadline = Deadline::after(Duration::from_secs(5));
         let server = "10.0.0.1:5064".parse().unwrap();
 

@@ -83,7 +83,7 @@ Exit codes:
   1  an error on this host: a file, the environment, a port
   2  invalid command line
   3  not found: no server claimed the name in time
-  4  no response: the server was silent, disconnected, or sent a wrong reply
+  4  no response: the server was silent, disconnected, or sent an invalid reply
   5  refused: access rights, or the server's status
   6  a value that cannot be converted or sent
   7  several PVs failed, for different reasons";
@@ -112,8 +112,8 @@ pub fn explain(error: &Error) -> String {
             after.as_secs_f64()
         ),
         ErrorKind::ConnectionClosed { server } => format!(
-            "{server} claimed the name but closed the connection before it confirmed the channel: the IOC may be \
-             starting or stopping, or have reached its client limit"
+            "{server} claimed the name but the connection ended before it confirmed the channel: the IOC may be \
+             starting or stopping, have reached its client limit, or not be a Channel Access server"
         ),
         ErrorKind::WrongReply { server, reply } => format!("{server} sent {reply}: this is an error of that server"),
         ErrorKind::Disconnected { server } => {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_pv_is_explained_with_what_to_do() {
+    fn the_error_for_a_missing_pv_says_what_to_check() {
         assert_eq!(
             explain(&not_found()),
             "\"x:y\": no server claimed the name within 5 s: check that its IOC is running and its network is in \
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_server_are_quoted_and_cannot_command_a_terminal() {
+    fn server_messages_are_quoted_with_control_characters_escaped() {
         let refusal = Refusal::Status { status: Eca::PUTFAIL, text: "no\x1b[2J beam".into() };
         let text = explain_refusal(&refusal);
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_failure_twice_keeps_its_code_and_different_ones_are_mixed() {
+    fn equal_failures_keep_their_exit_code_and_different_ones_exit_as_mixed() {
         let missing = Exit::of(&not_found());
 
         assert_eq!(Exit::Done.and(missing).and(Exit::Done).and(missing), Exit::NotFound);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_the_documented_ones() {
+    fn exit_codes_are_the_same_as_documented() {
         let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
 
         assert_eq!(all.map(Exit::code), [0, 1, 3, 4, 5, 6, 7]);
@@ -197,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn every_error_has_a_code_and_words_with_the_pv_and_the_server() {
+    fn every_error_has_an_exit_code_and_a_message_with_pv_and_server() {
         let (server, after) = ("10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         let cases = [
             (ErrorKind::NoReply { server, after }, Exit::NoAnswer, "did not respond within 1.5 s"),
-            (ErrorKind::ConnectionClosed { server }, Exit::NoAnswer, "closed the connection before"),
+            (ErrorKind::ConnectionClosed { server }, Exit::NoAnswer, "the connection ended before"),
             (ErrorKind::Disconnected { server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
             (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
             (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_a_name_of_its_own() {
+    fn every_exit_code_has_a_unique_name() {
         let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
 
         let names = ["done", "other", "not_found", "no_answer", "refused", "bad_value", "mixed"];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_the_variables_of_a_client_and_no_other() {
+    fn client_help_lists_only_client_environment_variables() {
         let help = client_environment();
 
         for name in ["EPICS_CA_ADDR_LIST", "NO_COLOR", "TZ"] {

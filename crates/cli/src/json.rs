@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_promised_keys_of_a_reading_are_there_in_their_order() {
+    fn a_json_reading_has_the_documented_keys_in_order() {
         let meta = Meta { units: "mm".into(), ..Meta::default() };
 
         assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enum_has_its_label_and_its_index() {
+    fn a_json_enum_has_its_label_and_index() {
         let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
         let object = parsed(reading("x", &of(Value::Scalar(Scalar::Enum(1)), meta), &look()));
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_no_number_for_is_a_string() {
+    fn nan_and_infinity_are_json_strings() {
         let values = vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
 
         let object = parsed(reading("x", &of(values, Meta::default()), &look()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_float_keeps_its_digits_and_chars_can_be_text() {
+    fn json_floats_keep_their_short_digits_and_char_arrays_can_be_text() {
         let text = DisplayOptions { text: true, ..look() };
 
         assert_eq!(parsed(reading("x", &of(0.1_f32, Meta::default()), &look()))["value"], json!(0.1));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_comes_when_it_is_wanted() {
+    fn json_contains_metadata_if_requested() {
         let with_meta = DisplayOptions { with_meta: true, ..look() };
         let meta = Meta { display: Limits { low: -1.0, high: f64::NAN }, ..Meta::default() };
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_its_code_and_class() {
+    fn a_json_failure_contains_its_exit_code_and_class() {
         let error = Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) });
 
         let object = failure("x", &error);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_documented() {
+    fn every_json_key_is_documented() {
         let meta = Meta { labels: vec!["Off".into()], ..Meta::default() };
         let with_meta = DisplayOptions { with_meta: true, ..look() };
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_number_is_a_number_and_a_state_without_a_label_its_number() {
+    fn every_numeric_type_is_a_json_number_and_an_unlabelled_enum_its_index() {
         let shown = |value: Value, look: &DisplayOptions| {
             parsed(reading("x", &of(value, Meta::default()), look))["value"].clone()
         };
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_of_a_pv_has_its_keys() {
+    fn json_channel_information_has_the_documented_keys() {
         let server = "10.0.0.1:5064".parse().unwrap();
         let said = ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
 

@@ -29,11 +29,13 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::epics::OutputStreams;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
-use crate::verb::{check, completion, config, expand, get, info, ioc, lab, monitor, put, repeater, search, top, why};
+#[cfg(feature = "lab")]
+use crate::verb::lab;
+use crate::verb::{check, completion, config, expand, get, info, ioc, monitor, put, repeater, search, top, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
-#[command(name = "fodo", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+#[command(name = "fodo", version, after_help = after_help(), arg_required_else_help = true)]
 struct Program {
     #[command(subcommand)]
     verb: Verb,
@@ -57,6 +59,12 @@ Examples:
 When called as caget, caput, camonitor or cainfo, for example by a link, it behaves as that tool.
 Every command describes its flags, examples and exit codes with --help.";
 
+/// The examples of the commands that this program was built with.
+fn after_help() -> String {
+    let lines = AFTER_HELP.lines().filter(|line| cfg!(feature = "lab") || !line.contains("fodo lab"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[derive(Subcommand)]
 enum Verb {
     Get(get::Arguments),
@@ -72,6 +80,7 @@ enum Verb {
     Expand(expand::Arguments),
     Repeater(repeater::Arguments),
     /// Measure performance, and compare with other implementations
+    #[cfg(feature = "lab")]
     #[command(disable_help_flag = true)]
     Lab(Words),
     Completion(completion::Arguments),
@@ -99,6 +108,7 @@ struct Words {
 
 /// Runs the program. The first of `arguments` is the program name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    #[cfg(feature = "lab")]
     if let Some(words) = lab::words(&arguments) {
         return lab::run(words);
     }
@@ -165,9 +175,9 @@ fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut OutputStreams
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
         // The caller handles `ioc`, which returns its own code. The others are recognised before clap parses the
         // arguments, because clap does not support a flag `-0x` with a value.
-        Verb::Ioc(_) | Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => {
-            Ok(Exit::Other)
-        }
+        #[cfg(feature = "lab")]
+        Verb::Lab(_) => Ok(Exit::Other),
+        Verb::Ioc(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
     }
 }
 
@@ -232,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_a_tool_of_the_field_by_name_or_by_verb() {
+    fn the_program_acts_as_an_epics_tool_by_program_name_or_verb() {
         let words = vec!["-0x".to_owned(), "pv".to_owned()];
 
         assert_eq!(tool("/usr/bin/caget -0x pv"), Some(("caget", words.clone())));
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_well_formed_and_every_verb_teaches() {
+    fn the_command_line_is_valid_and_every_verb_has_examples() {
         let mut command = command();
         command.clone().debug_assert();
 
@@ -267,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_named_ca_repeater_is_the_repeater() {
+    fn a_symlink_named_ca_repeater_runs_the_repeater() {
         let called = |line: &str| as_repeater(line.split(' ').map(OsString::from).collect());
 
         assert_eq!(called("/usr/bin/caRepeater"), ["fodo", "repeater", "--quiet"]);
@@ -275,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_and_not_a_flag() {
+    fn a_negative_number_is_parsed_as_a_value() {
         assert!(command().try_get_matches_from(["fodo", "put", "pv", "-5"]).is_ok());
         assert!(command().try_get_matches_from(["fodo", "put", "pv", "--", "-inf"]).is_ok());
         assert!(command().try_get_matches_from(["fodo", "put", "pv"]).is_err());

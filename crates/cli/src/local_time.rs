@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_stamp_reads_as_the_field_prints_it() {
+    fn time_stamps_are_formatted_like_epics_base() {
         let utc = Clock::utc();
 
         assert_eq!(utc.for_epics(TimeStamp::NEVER), "<undefined>");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_the_offset_and_json_gets_nanoseconds_in_utc() {
+    fn text_output_shows_the_utc_offset_and_json_shows_nanoseconds_in_utc() {
         let time = TimeStamp { unix_s: 1_800_000_000, nanos: 5 };
         let warsaw = Clock(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap());
 

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
+    fn a_log_line_names_source_and_event_with_control_characters_escaped() {
         let line = LogLine {
             level: Level::Debug,
             time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },

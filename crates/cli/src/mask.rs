@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_add_up_and_others_are_refused() {
+    fn mask_letters_combine_and_unknown_letters_are_rejected() {
         assert_eq!(parse("vlap"), Some(EventMask(15)));
         assert_eq!(parse("av"), Some(EventMask::VALUE | EventMask::ALARM));
         assert_eq!(parse("vx"), None);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn two_servers_are_told_by_both_kinds_of_tools() {
+    fn duplicate_servers_are_reported_by_fodo_and_epics_tools() {
         let epics = of_epics(&twins(), &Clock::local(), SystemTime::now()).unwrap();
         let ours = own(&twins()).unwrap();
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_starts_is_no_news_at_a_terminal() {
+    fn a_server_start_is_not_reported_on_the_terminal() {
         let started = Notice::ServerStarted { server: "10.0.0.1:5064".parse().unwrap() };
 
         assert_eq!(own(&started), None);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_is_a_line_of_who_what_and_when_with_the_documented_keys() {
+    fn a_put_log_line_has_the_documented_keys() {
         let text = line(&note(2.5), 1, 3);
 
         let object: Map<String, Json> = serde_json::from_str(&text).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_a_full_disk_tears_a_line_the_file_counts_every_put_that_is_missing_in_it() {
+    fn a_put_log_torn_by_a_full_disk_counts_every_missing_put() {
         const N_PUTS: u64 = 5;
         let line_bytes = line(&note(2.5), 1, 0).len();
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stays_full_is_reported_once_and_makes_the_end_a_failure() {
+    fn a_permanently_full_disk_is_reported_once_and_fails_the_put_log() {
         let disk = Disk { bytes: Arc::default(), full_at: 10, n_failures: usize::MAX };
         let (writer, left_out, reports) = writer(disk);
         let (queue, waiting) = sync_channel(1000);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_in_the_file_and_holds_nobody_up() {
+    fn puts_above_the_queue_limit_are_counted_in_the_log_without_blocking() {
         let path = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
         let n_puts = 10 * WAITING_PUTS_MAX as u64;
         let put_log = PutLog::open(&path, Log::silent()).unwrap();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_its_precision_and_its_units() {
+    fn a_number_is_shown_with_precision_and_units() {
         let meta = Meta { precision: 3, units: "mm".into(), ..Meta::default() };
 
         assert_eq!(look().value(&reading(1.5, meta.clone())).to_string(), "1.500 mm");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enum_is_its_label_unless_numbers_are_wanted() {
+    fn an_enum_is_shown_as_its_label_unless_numeric_is_set() {
         let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
         let on = reading(Value::Scalar(Scalar::Enum(1)), meta);
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_the_start_of_an_array_and_how_to_see_all() {
+    fn a_terminal_shows_the_start_of_an_array_and_the_flag_for_all_elements() {
         let many = reading((0..20).collect::<Vec<i32>>(), Meta::default());
         let terminal = DisplayOptions { is_terminal: true, ..look() };
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn chars_are_text_when_wanted_and_cannot_command_a_terminal() {
+    fn char_arrays_are_shown_as_text_on_request_with_control_characters_escaped() {
         let bytes = reading(b"hi\x1b[2J\0junk".to_vec(), Meta::default());
 
         assert_eq!(DisplayOptions { text: true, ..look() }.value(&bytes).to_string(), "hi\\u{1b}[2J");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_is_shown_only_when_there_is_one() {
+    fn an_alarm_is_shown_only_if_the_pv_is_in_alarm() {
         let mut major = reading(1.0, Meta::default());
         assert_eq!(look().alarm(&major), "");
 
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_leave_no_blanks_at_the_end() {
+    fn columns_are_aligned_without_trailing_blanks() {
         let rows: [Vec<TableCell<'_>>; 3] = [
             vec![Box::new("a"), Box::new("1"), Box::new("")],
             vec![Box::new("long"), Box::new("22")],
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_value_means_is_told_in_lines_of_its_kind() {
+    fn metadata_lines_depend_on_the_value_type() {
         let limits = |low, high| Limits { low, high };
         let meta = Meta {
             units: "mm".into(),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn each_severity_has_a_colour_of_its_own_at_a_terminal() {
+    fn each_severity_has_a_distinct_terminal_colour() {
         let shown = |severity| {
             let alarm = fodo_net::Alarm { severity, status: fodo_net::Status::READ };
             DisplayOptions { colour: true, ..look() }.alarm(&Reading { alarm, ..Reading::bare(Value::from(1.0)) })
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_in_an_array_are_quoted_and_have_no_units() {
+    fn strings_in_an_array_are_quoted_and_have_no_units() {
         let meta = Meta { units: "mm".into(), precision: 2, labels: vec!["Off".into()], ..Meta::default() };
         let shown = |value: Value| look().value(&reading(value, meta.clone())).to_string();
 
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_ends_with_a_dollar_sign_is_text_with_or_without_a_filter() {
+    fn a_name_ending_with_a_dollar_sign_is_a_long_string_even_with_a_filter() {
         for (pv, is_text) in
             [("x.DESC$", true), ("x.DESC$[0:3]", true), ("x.DESC${arr:{}}", true), ("x.DESC", false), ("x[$", false)]
         {

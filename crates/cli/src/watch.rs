@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_two_subscriptions_add_up_and_the_longest_gap_stays() {
+    fn subscription_counts_are_summed_and_the_longest_gap_is_kept() {
         let gap = Duration::from_secs;
         let one = MonitorCounts { received: 1, merged: 2, delivered: 3, longest_gap: gap(9), n_disconnected: 4 };
         let other = MonitorCounts { received: 10, merged: 20, delivered: 30, longest_gap: gap(5), n_disconnected: 40 };

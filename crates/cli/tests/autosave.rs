@@ -108,8 +108,9 @@ fn until(what: &str, has_happened: impl Fn() -> bool) {
     }
 }
 
+// Row 64 of docs/reference/faults.md.
 #[test]
-fn row_64_values_are_back_after_a_kill_and_records_begin_with_them() {
+fn saved_values_are_restored_after_a_kill_before_records_initialise() {
     let folder = folder("killed", &format!("{SCRIPT}create_monitor_set(s.req, 1, \"P=x:\")\n"));
     let file = folder.join("s.sav");
     let mut first = Ioc::start(&folder, &["st.cmd"]);
@@ -126,7 +127,7 @@ fn row_64_values_are_back_after_a_kill_and_records_begin_with_them() {
 }
 
 #[test]
-fn without_a_script_infos_say_what_is_kept_and_a_clean_end_saves_what_changed_last() {
+fn without_a_script_info_items_select_saved_fields_and_shutdown_saves_them() {
     let folder = folder("simple", "");
     let arguments = ["--autosave", "kept/here", "a.db"];
     let mut first = Ioc::start(&folder, &arguments);
@@ -142,8 +143,9 @@ fn without_a_script_infos_say_what_is_kept_and_a_clean_end_saves_what_changed_la
     assert_eq!(saved(&here.join("info_positions.sav"), "x:wave.VAL"), Some("3".to_owned()));
 }
 
+// Row 64 of docs/reference/faults.md.
 #[test]
-fn row_64_a_file_that_was_cut_is_told_of_and_the_one_before_is_used_and_without_one_the_ioc_starts() {
+fn a_truncated_save_file_is_reported_and_the_backup_is_restored_if_valid() {
     let folder = folder("cut", SCRIPT);
     let (file, before) = (folder.join("s.sav"), folder.join("s.savB"));
     std::fs::write(&file, "# autosave R5.11\tx\nx:set 2\n").unwrap();
@@ -164,8 +166,9 @@ fn row_64_a_file_that_was_cut_is_told_of_and_the_one_before_is_used_and_without_
     assert_eq!(with_none.status.code(), Some(0));
 }
 
+// Row 64 of docs/reference/faults.md.
 #[test]
-fn row_64_a_file_that_has_no_room_leaves_the_last_one_is_told_once_and_saved_when_there_is_room() {
+fn a_failed_save_keeps_the_last_file_is_reported_once_and_retried() {
     let script = format!("save_restoreSet_RetrySeconds 1\n{SCRIPT}create_monitor_set(s.req, 1)\n");
     let folder = folder("full", &script);
     let file = folder.join("s.sav");
@@ -197,8 +200,9 @@ fn row_64_a_file_that_has_no_room_leaves_the_last_one_is_told_once_and_saved_whe
     assert_eq!(saved(&file, "x:wave"), Some("1".to_owned()));
 }
 
+// Row 64 of docs/reference/faults.md.
 #[test]
-fn row_64_an_ioc_that_is_killed_within_saves_never_leaves_a_bad_file_or_an_old_one() {
+fn killing_an_ioc_during_a_save_never_leaves_a_corrupt_or_stale_file() {
     const ROUNDS: usize = 15;
     let folder = folder("loop", &format!("{SCRIPT}create_manual_set s.req\n"));
     let mut number = 0;
@@ -228,7 +232,7 @@ fn row_64_an_ioc_that_is_killed_within_saves_never_leaves_a_bad_file_or_an_old_o
 }
 
 #[test]
-fn the_files_of_a_running_plant_are_taken_with_their_macros() {
+fn existing_autosave_files_are_restored_with_their_macros() {
     let folder = folder("plant", "");
     std::fs::create_dir_all(folder.join("req/below")).unwrap();
     std::fs::create_dir_all(folder.join("sav")).unwrap();
@@ -274,7 +278,7 @@ fn the_files_of_a_running_plant_are_taken_with_their_macros() {
 }
 
 #[test]
-fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
+fn save_sets_are_saved_shown_removed_and_restored_by_command() {
     let folder = folder("hand", &format!("{SCRIPT}create_manual_set s.req\n"));
     std::fs::create_dir_all(folder.join("other")).unwrap();
     std::fs::copy(folder.join("s.req"), folder.join("other/s.req")).unwrap();
@@ -365,7 +369,7 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
 }
 
 #[test]
-fn a_status_prefix_without_its_records_is_reported() {
+fn a_status_prefix_without_status_records_is_reported() {
     let folder = folder("no-status", &format!("save_restoreSet_status_prefix(\"s:\")\n{SCRIPT}"));
 
     let output = fed(&folder, &["st.cmd"], "exit\n");

@@ -301,31 +301,31 @@ fn assert_found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> usi
 }
 
 #[test]
-fn every_fault_planted_in_databases_is_found_at_its_place() {
+fn check_finds_every_database_fault_at_its_position() {
     let n_planted = assert_found("plant.db", DATABASE, &[]) + assert_found("again.db", DATABASE_2, &[]);
 
     assert!(n_planted >= 35, "{n_planted}");
 }
 
 #[test]
-fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
+fn check_finds_inputs_and_outputs_that_are_invalid_for_their_dtyp() {
     assert_eq!(assert_found("misfits.db", MISFITS, &[]), 2);
 }
 
 #[test]
-fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
+fn check_warns_about_suspicious_but_loadable_items_at_their_position() {
     assert_eq!(assert_found("warned.db", WARNINGS, &[]), 21);
 }
 
 #[test]
-fn every_fault_planted_in_a_substitutions_file_is_found_at_its_place() {
+fn check_finds_every_substitutions_fault_at_its_position() {
     let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=1)\") }\n";
 
     assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 6);
 }
 
 #[test]
-fn every_fault_planted_in_a_script_is_found_at_its_place() {
+fn check_finds_every_script_fault_at_its_position() {
     let good = "record(ai, \"$(P)good\") {}\n";
 
     assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 26);
@@ -343,7 +343,7 @@ const ACCESS: &[Planted] = &[
 ];
 
 #[test]
-fn every_fault_planted_in_an_access_file_is_found_at_its_place() {
+fn check_finds_every_access_file_fault_at_its_position() {
     let without_macros = &ACCESS[..7];
 
     assert_eq!(assert_found("plant.acf", without_macros, &[]), 4);
@@ -363,7 +363,7 @@ const REQUEST: &[Planted] = &[
 ];
 
 #[test]
-fn every_fault_planted_in_a_request_file_is_found_at_its_place() {
+fn check_finds_every_request_file_fault_at_its_position() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-request-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("plant.req"), lines(REQUEST)).unwrap();
@@ -386,7 +386,7 @@ fn every_fault_planted_in_a_request_file_is_found_at_its_place() {
 }
 
 #[test]
-fn a_template_that_is_wrong_is_told_once_with_who_wanted_it() {
+fn check_reports_an_invalid_template_once_with_the_file_that_loads_it() {
     let rows = &[fine("file bad.template { pattern {N} {1} {2} {3} }"), fine("file none.template { {N=1} }")];
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-template-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -408,7 +408,7 @@ fn a_template_that_is_wrong_is_told_once_with_who_wanted_it() {
 }
 
 #[test]
-fn a_remark_says_which_line_of_a_script_wanted_the_file() {
+fn a_check_finding_names_the_script_line_that_loads_the_file() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-wanted-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("a.db"), "record(ai, \"$(P)a\") { field(INP, \"$(P)gone\") }\n").unwrap();
@@ -423,7 +423,7 @@ fn a_remark_says_which_line_of_a_script_wanted_the_file() {
 }
 
 #[test]
-fn a_file_that_is_right_is_told_to_be() {
+fn check_reports_zero_errors_for_a_valid_file() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-right-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("right.db"), "record(ai, a) {}\n").unwrap();
@@ -434,7 +434,7 @@ fn a_file_that_is_right_is_told_to_be() {
 }
 
 #[test]
-fn an_access_file_is_checked_by_itself_and_in_the_script_that_names_it() {
+fn check_reads_an_access_file_directly_and_from_a_script() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-access-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) {\n RULE(1, $(R)) {\n").unwrap();

@@ -7,7 +7,7 @@ mod support;
 use support::{fodo, free_port, golden, run, text};
 
 #[test]
-fn help_goes_to_stdout_and_a_wrong_command_line_is_code_2() {
+fn help_is_printed_to_stdout_and_an_invalid_command_line_exits_with_code_2() {
     let help = run(fodo(9).args(["get", "--help"]));
     let wrong = run(fodo(9).args(["get", "--nonsense"]));
     let nothing = run(fodo(9).arg("get"));
@@ -19,7 +19,7 @@ fn help_goes_to_stdout_and_a_wrong_command_line_is_code_2() {
 }
 
 #[test]
-fn every_shell_gets_a_completion_that_knows_the_verbs() {
+fn completion_scripts_for_every_shell_contain_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(fodo(9).args(["completion", shell]));
 
@@ -29,7 +29,7 @@ fn every_shell_gets_a_completion_that_knows_the_verbs() {
 }
 
 #[test]
-fn a_name_that_nobody_claims_is_code_3_for_every_verb() {
+fn every_verb_exits_with_code_3_for_an_unknown_name() {
     let port = free_port();
     let verbs: [&[&str]; 4] =
         [&["get", "no:such"], &["put", "no:such", "1"], &["info", "no:such"], &["monitor", "--for", "0.3", "no:such"]];
@@ -43,7 +43,7 @@ fn a_name_that_nobody_claims_is_code_3_for_every_verb() {
 }
 
 #[test]
-fn json_tells_of_a_missing_name_on_stdout_as_well() {
+fn json_output_reports_an_unknown_name_on_stdout() {
     let output = run(fodo(free_port()).args(["get", "--json", "-w", "0.1", "no:such"]));
 
     let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -51,7 +51,7 @@ fn json_tells_of_a_missing_name_on_stdout_as_well() {
 }
 
 #[test]
-fn an_environment_that_cannot_be_understood_is_code_1_and_named() {
+fn an_invalid_environment_variable_is_named_and_exits_with_code_1() {
     let output = run(fodo(9).env("EPICS_CA_CONN_TMO", "soon").args(["get", "x:y"]));
 
     assert_eq!(output.status.code(), Some(1));
@@ -59,7 +59,7 @@ fn an_environment_that_cannot_be_understood_is_code_1_and_named() {
 }
 
 #[test]
-fn config_shows_what_counts_and_where_it_comes_from() {
+fn config_shows_effective_values_and_their_origin() {
     let mut command = fodo(9);
     command.env("EPICS_CA_SERVER_PORT", "6064").env("EPICS_CA_CONN_TIMEOUT", "5").args(["config", "--json"]);
 
@@ -77,7 +77,7 @@ fn config_shows_what_counts_and_where_it_comes_from() {
 }
 
 #[test]
-fn config_tells_a_wrong_value_with_what_is_expected_and_ends_with_code_1() {
+fn config_reports_an_invalid_value_and_exits_with_code_1() {
     let output = run(fodo(9).env("EPICS_CA_CONN_TMO", "soon").arg("config"));
 
     let out = text(&output.stdout);
@@ -87,7 +87,7 @@ fn config_tells_a_wrong_value_with_what_is_expected_and_ends_with_code_1() {
 }
 
 #[test]
-fn search_tells_a_name_that_nobody_answers_and_ends_with_code_3() {
+fn search_reports_an_unanswered_name_and_exits_with_code_3() {
     let output = run(fodo(free_port()).args(["search", "no:such"]));
 
     assert_eq!(output.status.code(), Some(3));
@@ -95,7 +95,7 @@ fn search_tells_a_name_that_nobody_answers_and_ends_with_code_3() {
 }
 
 #[test]
-fn a_link_named_caget_is_caget() {
+fn a_symlink_named_caget_runs_caget() {
     let link = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("fodo-test-{}", std::process::id()))
         .join("caget");
@@ -110,7 +110,7 @@ fn a_link_named_caget_is_caget() {
 }
 
 #[test]
-fn a_database_that_cannot_be_loaded_is_code_1_with_the_reason() {
+fn an_unloadable_database_exits_with_code_1_and_a_reason() {
     let missing = run(fodo(9).args(["ioc", "--interface", "127.0.0.1", "--port", "0", "no-such.db"]));
 
     assert_eq!(missing.status.code(), Some(1));

@@ -22,7 +22,7 @@ fn folder(name: &str, script: &str) -> PathBuf {
 }
 
 #[test]
-fn commands_that_wait_for_iocinit_have_either_name_and_run_in_order() {
+fn deferred_commands_run_in_order_after_ioc_init_under_either_name() {
     let script =
         "dbLoadRecords(\"a.db\")\ndoAfterIocInit(\"dbpf('x:set', '1')\")\nafterIocRunning \"dbpf x:set 2\"\niocInit\n";
     let folder = folder("later", script);
@@ -35,7 +35,7 @@ fn commands_that_wait_for_iocinit_have_either_name_and_run_in_order() {
 }
 
 #[test]
-fn a_script_runs_another_and_sets_variables_with_the_names_of_c() {
+fn iocsh_and_putenv_run_a_script_and_set_variables() {
     let folder =
         folder("iocsh", "putenv(\"HALL=north=1\")\niocsh(\"more.cmd\", \"N=7\")\nputenv \"=x\"\necho out$(N=)\n");
     std::fs::write(folder.join("more.cmd"), "echo in $(HALL) $(N)\n").unwrap();
@@ -48,7 +48,7 @@ fn a_script_runs_another_and_sets_variables_with_the_names_of_c() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_reported_once_each_and_is_no_error() {
+fn unsupported_modules_and_libraries_are_reported_once_and_are_not_errors() {
     let script = "on error break\nrequire asyn,4.42\nrequire stream\nld < libx.munch\nld(\"libx.so\")\nld(\"liby.so\")\n\
                   startPVAServer\nstartPVAServer\ndbLoadRecords(\"a.db\")\niocInit\n";
     let folder = folder("once", script);
@@ -67,7 +67,7 @@ fn what_cannot_be_loaded_is_reported_once_each_and_is_no_error() {
 }
 
 #[test]
-fn commands_of_drivers_are_reported_once_and_are_no_error() {
+fn unsupported_driver_commands_are_reported_once_and_are_not_errors() {
     let script = "on error break\ndrvAsynIPPortConfigure(\"P\", \"h:1\")\nNDStdArraysConfigure(\"A\")\nvxi11Configure \"L0\"\n\
                   GalilCreateController(\"G\")\nXPSConfig(1)\ndbLoadRecords(\"a.db\")\niocInit\n";
     let folder = folder("drivers", script);
@@ -81,7 +81,7 @@ fn commands_of_drivers_are_reported_once_and_are_no_error() {
 }
 
 #[test]
-fn a_program_that_is_left_in_the_background_is_not_waited_for() {
+fn system_does_not_wait_for_background_processes() {
     let folder = folder("background", "");
 
     let output = fed(&folder, &[], "system(\"sleep 1000 & echo $!\")\necho after\nexit\n");
@@ -93,7 +93,7 @@ fn a_program_that_is_left_in_the_background_is_not_waited_for() {
 }
 
 #[test]
-fn an_event_is_posted_by_its_name() {
+fn post_event_posts_an_event_by_name() {
     let folder = folder("event", "postEvent go\ndbLoadRecords(\"a.db\")\niocInit\n");
 
     let output = fed(&folder, &["st.cmd"], "postEvent(\"go\")\ndbgf x:count\npostEvent go\ndbgf x:count\nexit\n");
@@ -112,7 +112,7 @@ fn serving(child: &mut Child) -> (u16, Lines) {
 }
 
 #[test]
-fn caputloginit_says_which_puts_go_to_the_put_log() {
+fn caputloginit_selects_the_puts_that_are_logged() {
     let folder = folder("puts", "dbLoadRecords(\"a.db\")\niocInit\ncaPutLogInit(\"logger:7004\", 0)\ncaPutLogShow\n");
     let mut child = ioc(&folder, &["--put-log", "puts.json", "st.cmd"]).stdin(Stdio::piped()).spawn().unwrap();
     let (port, lines) = serving(&mut child);
@@ -144,7 +144,7 @@ fn caputloginit_says_which_puts_go_to_the_put_log() {
 }
 
 #[test]
-fn caputloginit_reports_once_that_no_log_server_gets_the_puts() {
+fn caputloginit_reports_once_that_no_log_server_receives_puts() {
     let script = "caPutLogInit(\"early\")\ndbLoadRecords(\"a.db\")\niocInit\ncaPutLogInit(\"logger:7004\")\ncaPutLogInit(\"logger:7004\", 1)\n";
     let folder = folder("no-log", script);
 
@@ -165,7 +165,7 @@ fn caputloginit_reports_once_that_no_log_server_gets_the_puts() {
 }
 
 #[test]
-fn help_has_every_command_that_is_taken_or_ignored() {
+fn help_lists_every_supported_or_ignored_command() {
     let folder = folder("help", "");
 
     let output = fed(&folder, &[], "help\nhelp require\nhelp scanOnceSetQueueSize\nexit\n");
@@ -182,7 +182,7 @@ fn help_has_every_command_that_is_taken_or_ignored() {
 }
 
 #[test]
-fn the_reference_shows_what_help_shows() {
+fn the_command_reference_is_the_same_as_help() {
     let folder = folder("reference", "");
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/shell.md")).unwrap();
 

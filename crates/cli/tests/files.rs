@@ -26,7 +26,7 @@ fn fodo_in(folder: &PathBuf, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn expand_prints_the_database_that_a_substitutions_file_means() {
+fn expand_prints_the_database_generated_by_a_substitutions_file() {
     let folder = folder(
         "expand",
         &[
@@ -80,7 +80,7 @@ const AS_MSI: [(&[&str], &str); 15] = [
 ];
 
 #[test]
-fn expand_prints_what_msi_prints() {
+fn expand_output_is_the_same_as_msi_output() {
     let folder = folder("files-msi", &FILES);
 
     for (arguments, expected) in AS_MSI {

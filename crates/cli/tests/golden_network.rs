@@ -60,16 +60,16 @@ fn compare(tool: &str) {
 }
 
 #[test]
-fn caget_of_our_ioc_prints_what_caget_of_softioc_prints() {
+fn caget_output_is_the_same_for_fodo_and_softioc() {
     compare("caget");
 }
 
 #[test]
-fn caput_to_our_ioc_prints_what_caput_to_softioc_prints() {
+fn caput_output_is_the_same_for_fodo_and_softioc() {
     compare("caput");
 }
 
 #[test]
-fn cainfo_of_our_ioc_prints_what_cainfo_of_softioc_prints() {
+fn cainfo_output_is_the_same_for_fodo_and_softioc() {
     compare("cainfo");
 }

@@ -44,7 +44,7 @@ fn stopped(mut child: Child) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_the_access_file_blocks_neither_a_reload_nor_the_end() {
+fn a_pipe_as_access_file_blocks_neither_reload_nor_shutdown() {
     let folder = folder("reload", &[("a.acf", "ASG(DEFAULT) { RULE(1, WRITE) }\n")]);
     let mut child = ioc(&folder, &["-a", "a.acf", "a.db"]).spawn().unwrap();
     serving(&mut child);
@@ -61,7 +61,7 @@ fn a_pipe_in_the_place_of_the_access_file_blocks_neither_a_reload_nor_the_end() 
 }
 
 #[test]
-fn a_put_log_that_is_a_pipe_without_a_reader_is_refused_at_once() {
+fn a_put_log_to_a_pipe_without_a_reader_is_rejected_without_blocking() {
     let folder = folder("put-log-pipe", &[]);
     make_pipe(folder.join("puts"));
 
@@ -73,7 +73,7 @@ fn a_put_log_that_is_a_pipe_without_a_reader_is_refused_at_once() {
 }
 
 #[test]
-fn a_put_log_on_a_full_disk_is_reported_once_and_the_exit_code_tells() {
+fn a_put_log_on_a_full_disk_is_reported_once_and_fails_the_exit_code() {
     let folder = folder("put-log-full", &[]);
     let mut child = ioc(&folder, &["--put-log", "/dev/full", "a.db"]).spawn().unwrap();
     let port = serving(&mut child);
@@ -89,7 +89,7 @@ fn a_put_log_on_a_full_disk_is_reported_once_and_the_exit_code_tells() {
 }
 
 #[test]
-fn values_that_cannot_be_saved_at_the_end_make_the_exit_code_a_failure() {
+fn a_failed_autosave_at_exit_makes_the_exit_code_a_failure() {
     let folder = folder("unsaved", &[]);
     let mut child = ioc(&folder, &["--autosave", "kept", "a.db"]).spawn().unwrap();
     serving(&mut child);
@@ -103,7 +103,7 @@ fn values_that_cannot_be_saved_at_the_end_make_the_exit_code_a_failure() {
 }
 
 #[test]
-fn a_code_that_exit_gives_is_kept_when_values_cannot_be_saved() {
+fn a_nonzero_exit_code_is_kept_if_the_final_autosave_fails() {
     let folder = folder("unsaved-exit", &[]);
 
     let kept = fed(&folder, &["--autosave", "kept", "a.db"], "system(\"rm -r kept\")\nexit 7\n");
@@ -113,7 +113,7 @@ fn a_code_that_exit_gives_is_kept_when_values_cannot_be_saved() {
 }
 
 #[test]
-fn files_that_never_end_or_could_block_are_refused_wherever_they_are_named() {
+fn endless_or_blocking_files_are_rejected_in_every_argument() {
     let script = "dbLoadRecords(\"endless.db\")\ndbLoadTemplate(\"endless.subs\")\niocshLoad(\"/dev/zero\")\n< /dev/zero\n\
                   dbLoadRecords(\"a.db\")\nset_pass0_restoreFile(\"/dev/zero\")\nset_pass0_restoreFile(\"pipe\")\n\
                   create_manual_set(\"endless.req\")\niocInit\ndbl > pipe\n";
@@ -144,7 +144,7 @@ fn files_that_never_end_or_could_block_are_refused_wherever_they_are_named() {
 }
 
 #[test]
-fn what_a_program_prints_is_passed_on_while_it_runs() {
+fn system_forwards_program_output_while_it_runs() {
     let folder = folder("system", &[]);
     let mut child = ioc(&folder, &[]).stdin(Stdio::piped()).spawn().unwrap();
     let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of_stream(child.stderr.take().unwrap()));
@@ -161,7 +161,7 @@ fn what_a_program_prints_is_passed_on_while_it_runs() {
 }
 
 #[test]
-fn control_characters_of_the_input_reach_no_terminal() {
+fn control_characters_in_shell_input_are_escaped_in_output() {
     const CLEAR: &str = "\u{1b}[2J";
     let script = format!("# {CLEAR}\nno{CLEAR}such(\"x\")\ndbLoadRecords(\"{CLEAR}.db\")\n");
     let database = format!("record(ai, \"x\") {{ field(D{CLEAR}, \"1\") }}\n");
@@ -179,7 +179,7 @@ fn control_characters_of_the_input_reach_no_terminal() {
 }
 
 #[test]
-fn a_line_of_the_input_without_an_end_is_read_no_further() {
+fn an_overlong_input_line_is_not_read_further() {
     let folder = folder("line", &[]);
 
     let output = fed(&folder, &[], &"x".repeat(70_000));
@@ -193,7 +193,7 @@ fn a_line_of_the_input_without_an_end_is_read_no_further() {
 }
 
 #[test]
-fn the_end_of_the_start_is_reported_as_by_softioc_and_not_with_quiet() {
+fn the_startup_message_is_the_same_as_in_softioc_and_absent_with_quiet() {
     let folder = folder("complete", &[]);
 
     let loud = fed(&folder, &["a.db"], "exit\n");

@@ -25,7 +25,7 @@ fn peak_mib(pid: u32) -> usize {
 }
 
 #[test]
-fn a_large_array_is_printed_with_little_more_memory_than_its_values_take() {
+fn printing_a_large_array_uses_little_more_memory_than_its_values() {
     let config = ServerConfig { payload_bytes_max: 256 << 20, ..ServerConfig::isolated() };
     let table = PvTable::from([("large", SharedPv::new(vec![0.5; ELEMENTS]))]);
     let server = Server::start(config, Arc::new(table)).unwrap();

@@ -19,11 +19,11 @@ fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn every_verb_tells_a_silent_server_from_one_that_closes_the_connection_and_from_none() {
+fn every_verb_distinguishes_silent_closing_and_missing_servers() {
     let (silent, closing) = (Scripted::start(|_| None), Scripted::closing_at_create());
     let cases = [
         (silent.address().port(), 4, format!("{} claimed the name but did not respond", silent.tcp())),
-        (closing.address().port(), 4, format!("{} claimed the name but closed the connection", closing.tcp())),
+        (closing.address().port(), 4, format!("{} claimed the name but the connection ended", closing.tcp())),
         (free_port(), 3, "\"x\": no server claimed the name".to_owned()),
     ];
 
@@ -38,7 +38,7 @@ fn every_verb_tells_a_silent_server_from_one_that_closes_the_connection_and_from
 }
 
 #[test]
-fn the_words_of_a_server_that_refuses_are_printed() {
+fn the_refusal_message_of_a_server_is_printed() {
     let server = Scripted::start(|request| match *request {
         Request::CreateChan { cid, .. } => Some(created(cid, 1)),
         Request::ReadNotify { .. } => Some(error(request, fodo_ca::eca::Eca::GETFAIL, "the beam is off")),

@@ -39,7 +39,7 @@ fn served(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_script_serves_what_is_right_and_reports_and_counts_the_rest() {
+fn a_script_serves_valid_records_and_reports_and_counts_dropped_items() {
     let folder = folder("script", SCRIPT);
 
     let (code, out, err) = served(&folder, &["st.cmd"]);
@@ -63,7 +63,7 @@ fn a_script_serves_what_is_right_and_reports_and_counts_the_rest() {
 }
 
 #[test]
-fn an_error_in_a_database_ends_a_script_that_says_so_and_every_one_with_strict() {
+fn a_database_error_stops_a_script_with_on_error_break_or_strict() {
     let folder = folder("break", &format!("on error break\n{SCRIPT}"));
     std::fs::write(folder.join("plain.cmd"), SCRIPT).unwrap();
     std::fs::write(folder.join("address.cmd"), "dbLoadRecords(address.db)\niocInit\nexit\n").unwrap();
@@ -83,7 +83,7 @@ fn an_error_in_a_database_ends_a_script_that_says_so_and_every_one_with_strict()
 }
 
 #[test]
-fn a_database_of_the_command_line_stops_the_start_unless_it_is_to_keep_going() {
+fn a_faulty_command_line_database_stops_startup_unless_keep_going_is_set() {
     let folder = folder("line", "dbl\nexit\n");
 
     let (stopped, out, err) = served(&folder, &["-m", "P=x:", "-d", "a.db", "st.cmd"]);
@@ -95,7 +95,7 @@ fn a_database_of_the_command_line_stops_the_start_unless_it_is_to_keep_going() {
 }
 
 #[test]
-fn what_follows_from_an_error_is_not_reported_as_well() {
+fn consequential_errors_are_not_reported() {
     let folder = folder("follow", "");
     let database = "record(unheard, m) { field(VELO, 1) alias(n) }\nalias(m, o)\nrecord(\"*\", m) { field(DESC, x) }\n\
                     record(ao, a) { field(DTYP, asynInt32) field(OUT, \"@asyn(PORT)\") field(FLNK, \"m.PROC\") }\n";
@@ -114,7 +114,7 @@ fn what_follows_from_an_error_is_not_reported_as_well() {
 }
 
 #[test]
-fn a_check_looks_for_included_files_in_the_path_of_the_environment() {
+fn check_searches_included_files_along_the_environment_path() {
     let folder = folder("include", "");
     std::fs::create_dir_all(folder.join("lib")).unwrap();
     std::fs::write(folder.join("lib/part.db"), "record(ai, part) {}\n").unwrap();
@@ -127,7 +127,7 @@ fn a_check_looks_for_included_files_in_the_path_of_the_environment() {
 }
 
 #[test]
-fn a_script_is_known_by_its_name_or_by_its_first_line() {
+fn check_recognises_a_script_by_its_name_or_first_line() {
     let folder = folder("names", "");
     for name in ["st.cmd.linux", "start", "run.sh"] {
         let script = "#!../../bin/linux-x86_64/plant\n\n## Register\nnoSuchCommand 1\n";

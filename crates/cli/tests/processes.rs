@@ -18,7 +18,7 @@ fn json_lines(output: &Output) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn the_ready_line_tells_how_many_records_are_served_and_where() {
+fn the_ready_line_contains_the_record_count_and_address() {
     let ioc = ioc();
 
     assert!(ioc.ready.starts_with("fodo ioc: serving 33 records on 127.0.0.1:"), "{}", ioc.ready);
@@ -27,7 +27,7 @@ fn the_ready_line_tells_how_many_records_are_served_and_where() {
 }
 
 #[test]
-fn it_ends_cleanly_at_sigterm_and_sigint_with_stdin_closed() {
+fn an_ioc_with_closed_stdin_exits_cleanly_on_sigterm_and_sigint() {
     for name in ["TERM", "INT"] {
         let mut ioc = ioc();
 
@@ -38,7 +38,7 @@ fn it_ends_cleanly_at_sigterm_and_sigint_with_stdin_closed() {
 }
 
 #[test]
-fn get_reads_many_pvs_in_the_order_given() {
+fn get_prints_many_pvs_in_argument_order() {
     let output = ioc().fodo(&["get", "--json", "g:ao", "g:bo", "g:string", "g:wf:double"]);
 
     let lines = json_lines(&output);
@@ -58,7 +58,7 @@ fn get_reads_many_pvs_in_the_order_given() {
 }
 
 #[test]
-fn get_prints_for_people_and_keeps_going_past_a_missing_pv() {
+fn get_prints_text_and_continues_after_a_missing_pv() {
     let output = ioc().fodo(&["get", "-w", "0.5", "g:ao", "g:gone", "g:major"]);
 
     let out = text(&output.stdout);
@@ -70,7 +70,7 @@ fn get_prints_for_people_and_keeps_going_past_a_missing_pv() {
 }
 
 #[test]
-fn put_waits_writes_and_shows_old_and_new() {
+fn put_waits_for_completion_and_shows_old_and_new_value() {
     let ioc = ioc();
 
     let output = ioc.fodo(&["put", "--json", "g:target", "3.25"]);
@@ -85,7 +85,7 @@ fn put_waits_writes_and_shows_old_and_new() {
 }
 
 #[test]
-fn put_tells_a_bad_value_from_a_refusal() {
+fn put_distinguishes_an_invalid_value_from_a_refusal() {
     let ioc = ioc();
 
     let bad = ioc.fodo(&["put", "g:target", "words"]);
@@ -99,7 +99,7 @@ fn put_tells_a_bad_value_from_a_refusal() {
 }
 
 #[test]
-fn info_tells_who_serves_what() {
+fn info_shows_the_server_of_a_pv() {
     let ioc = ioc();
 
     let output = ioc.fodo(&["info", "--json", "g:wf:double", "g:bo"]);
@@ -111,7 +111,7 @@ fn info_tells_who_serves_what() {
 }
 
 #[test]
-fn monitor_prints_changes_and_ends_after_its_events_with_its_counts() {
+fn monitor_prints_updates_and_ends_after_the_event_count_with_statistics() {
     let ioc = ioc();
     let mut command = fodo(ioc.port);
     command.args(["monitor", "--json", "--events", "3", "--stats", "g:target"]);
@@ -138,7 +138,7 @@ fn monitor_prints_changes_and_ends_after_its_events_with_its_counts() {
 }
 
 #[test]
-fn monitor_ends_cleanly_at_sigint_and_after_its_time() {
+fn monitor_exits_cleanly_on_sigint_and_after_its_duration() {
     let ioc = ioc();
     let mut child =
         fodo(ioc.port).args(["monitor", "g:ao"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -154,7 +154,7 @@ fn monitor_ends_cleanly_at_sigint_and_after_its_time() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_ends_monitor_quietly() {
+fn monitor_exits_cleanly_when_its_output_pipe_closes() {
     let ioc = ioc();
     let mut child = fodo(ioc.port)
         .args(["monitor", "--for", "20", "g:target"])
@@ -173,7 +173,7 @@ fn a_reader_that_has_had_enough_ends_monitor_quietly() {
 }
 
 #[test]
-fn macros_are_those_given_before_a_database() {
+fn a_database_uses_the_macros_given_before_it() {
     let directory =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fodo-macros-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -190,7 +190,7 @@ fn macros_are_those_given_before_a_database() {
 }
 
 #[test]
-fn camonitor_prints_the_first_value_and_runs_until_it_is_stopped() {
+fn camonitor_prints_the_first_value_and_runs_until_a_signal() {
     let ioc = ioc();
     let mut child = fodo(ioc.port)
         .args(["camonitor", "-tn", "g:ao"])
@@ -207,7 +207,7 @@ fn camonitor_prints_the_first_value_and_runs_until_it_is_stopped() {
 }
 
 #[test]
-fn the_repeater_tells_where_it_is_is_the_only_one_there_and_ends_cleanly() {
+fn the_repeater_reports_its_port_rejects_a_second_one_and_exits_cleanly() {
     let start = |port: &str| {
         let mut command = fodo(9);
         command.args(["repeater", "--port", port]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -225,7 +225,7 @@ fn the_repeater_tells_where_it_is_is_the_only_one_there_and_ends_cleanly() {
 }
 
 #[test]
-fn two_servers_of_a_name_are_told_by_every_tool() {
+fn every_tool_reports_duplicate_servers_of_a_name() {
     let (one, other) = (ioc(), ioc());
     let both = format!("127.0.0.1:{} 127.0.0.1:{}", one.port, other.port);
     let told = |words: &[&str], expected: &str| {
@@ -241,7 +241,7 @@ fn two_servers_of_a_name_are_told_by_every_tool() {
 }
 
 #[test]
-fn two_verbs_at_once_end_each_in_its_time() {
+fn two_concurrent_get_processes_both_complete() {
     let ioc = ioc();
     let start = |pv: &str| {
         fodo(ioc.port).args(["get", "--json", pv]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -254,7 +254,7 @@ fn two_verbs_at_once_end_each_in_its_time() {
 }
 
 #[test]
-fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
+fn why_distinguishes_a_missing_field_a_missing_record_and_a_served_one() {
     let ioc = ioc();
     let why = |pv: &str| {
         let output = ioc.fodo(&["why", "-w", "0.5", "--json", pv]);
@@ -274,7 +274,7 @@ fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
 }
 
 #[test]
-fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
+fn top_shows_the_clients_of_an_ioc_with_status_pvs() {
     let database = support::golden("golden.db");
     let ioc = Ioc::with(|command| command.args(["--status-prefix", "t:ioc", "-d"]).arg(&database));
     let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -295,7 +295,7 @@ fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
 }
 
 #[test]
-fn an_ioc_tells_on_stderr_of_a_client_that_sends_what_is_no_channel_access() {
+fn an_ioc_reports_invalid_channel_access_messages_on_stderr() {
     let database = support::golden("golden.db");
     let arguments = ["--log-level", "info", "--log-format", "json", "-d"];
     let mut ioc = Ioc::with(|command| command.args(arguments).arg(&database).stderr(Stdio::piped()));

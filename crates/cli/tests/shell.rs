@@ -28,7 +28,7 @@ fn after<'a>(output: &'a str, line: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_script_is_shown_loads_starts_and_writes() {
+fn a_startup_script_is_echoed_and_loads_starts_and_writes() {
     let script = "# A comment\n#- and one that is not shown\nepicsEnvSet(\"P\", \"x:\")\nepicsEnvSet Q $(P)y:\n\
                   < more.cmd\ncd db\ndbLoadRecords(\"a.db\", \"P=$(Q)\")\niocInit()\ndbpf \"x:y:set\" 1.25\ndbgf(x:y:twice)\n\
                   dbl > names.txt\nexit 7\necho never\n";
@@ -58,7 +58,7 @@ fn a_script_knows_its_own_name() {
 }
 
 #[test]
-fn what_a_script_wants_recceivers_to_be_told_is_remarked_where_nobody_is_told() {
+fn recceiver_settings_of_a_script_cause_a_warning_without_reccaster() {
     let script = "addReccasterEnvVars(\"A\", \"B\")\naddReccasterExcludePattern(\"*_\")\nvar(reccastMaxHoldoff, 5.0)\n\
                   dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\naddReccasterEnvVars(\"C\")\nexit\n";
     let folder = folder("recsync", script);
@@ -74,7 +74,7 @@ fn what_a_script_wants_recceivers_to_be_told_is_remarked_where_nobody_is_told() 
 }
 
 #[test]
-fn an_ioc_whose_metrics_cannot_be_served_does_not_start() {
+fn an_ioc_does_not_start_if_metrics_cannot_be_served() {
     let folder = folder("metrics", "");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -87,7 +87,7 @@ fn an_ioc_whose_metrics_cannot_be_served_does_not_start() {
 }
 
 #[test]
-fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
+fn commands_from_a_pipe_run_and_end_of_input_does_not_stop_the_ioc() {
     let folder = folder("pipe", "");
     let mut child = ioc(&folder, &["-m", "P=x:", "db/a.db"]).stdin(Stdio::piped()).spawn().unwrap();
     let lines = Lines::of(child.stdout.take().unwrap());
@@ -110,7 +110,7 @@ fn assert_serves_until_a_signal(mut child: Child) {
 }
 
 #[test]
-fn an_error_is_told_with_its_place_and_does_what_the_script_wants() {
+fn a_script_error_is_reported_with_its_position_and_follows_on_error() {
     let script = "dbLoadRecord(\"db/a.db\")\non error break\ndbLoadRecords(\"db/a.db\")\necho never\n";
     let folder = folder("break", script);
 
@@ -128,7 +128,7 @@ fn an_error_is_told_with_its_place_and_does_what_the_script_wants() {
 }
 
 #[test]
-fn a_script_that_halts_serves_on_and_reads_nothing_more() {
+fn a_halted_script_keeps_serving_and_reads_no_further_input() {
     let folder = folder("halt", "dbLoadRecords(db/a.db,\"P=x:\")\niocInit\non error halt\nnonsense\necho never\n");
     let mut child = ioc(&folder, &["st.cmd"]).spawn().unwrap();
 
@@ -141,7 +141,7 @@ fn a_script_that_halts_serves_on_and_reads_nothing_more() {
 }
 
 #[test]
-fn input_that_ends_before_anything_is_served_is_a_failure() {
+fn end_of_input_before_ioc_init_is_a_failure() {
     let folder = folder("nothing", "epicsEnvSet A 1\n");
 
     let output = fed(&folder, &["st.cmd"], "echo $(A)\n");
@@ -153,7 +153,7 @@ fn input_that_ends_before_anything_is_served_is_a_failure() {
 }
 
 #[test]
-fn access_security_that_is_asked_for_and_not_there_serves_nothing() {
+fn an_ioc_with_a_missing_access_file_serves_nothing() {
     let folder = folder("security", "asSetFilename(\"plant.acf\")\ndbLoadRecords(db/a.db,\"P=x:\")\niocInit\n");
 
     let output = fed(&folder, &["-S", "st.cmd"], "");
@@ -164,7 +164,7 @@ fn access_security_that_is_asked_for_and_not_there_serves_nothing() {
 }
 
 #[test]
-fn a_script_says_who_may_write_and_commands_have_that_read_again() {
+fn a_script_sets_the_access_file_and_as_init_reloads_it() {
     let script =
         "asSetSubstitutions(\"RIGHT=READ\")\nasSetFilename(plant.acf)\ndbLoadRecords(db/a.db,\"P=x:\")\niocInit\n";
     let folder = folder("rights", script);
@@ -193,7 +193,7 @@ fn a_script_says_who_may_write_and_commands_have_that_read_again() {
 }
 
 #[test]
-fn macros_of_a_script_hold_for_that_script() {
+fn script_macros_apply_only_to_their_script() {
     let folder = folder(
         "scope",
         "iocshLoad(\"inner.cmd\", \"A=inner\")\necho $(A=outer)\niocshRun(\"echo $(A)\", \"A=run\")\nexit\n",
@@ -208,7 +208,7 @@ fn macros_of_a_script_hold_for_that_script() {
 }
 
 #[test]
-fn databases_are_found_along_the_path_of_the_environment() {
+fn databases_are_found_along_the_environment_path() {
     let script = "epicsEnvSet(\"EPICS_DB_INCLUDE_PATH\", \"none:db\")\ndbLoadRecords(\"a.db\", \"P=x:\")\n\
                   dbLoadTemplate(\"b.substitutions\", \"\", \"more\")\niocInit\ndbstat\nexit\n";
     let folder = folder("path", script);
@@ -222,7 +222,7 @@ fn databases_are_found_along_the_path_of_the_environment() {
 }
 
 #[test]
-fn softioc_flags_are_understood() {
+fn softioc_flags_are_accepted() {
     let folder = folder("flags", "");
 
     let output =
@@ -240,7 +240,7 @@ fn softioc_flags_are_understood() {
 }
 
 #[test]
-fn the_scan_rates_of_a_site_are_read_from_its_dbd_file() {
+fn site_scan_rates_are_read_from_a_dbd_file() {
     let script = "dbLoadDatabase(\"site.dbd\", \"dbd\")\ndbLoadRecords(\"db/slow.db\")\niocInit\n";
     let folder = folder("menus", script);
     std::fs::create_dir_all(folder.join("dbd")).unwrap();
@@ -273,7 +273,7 @@ fn the_scan_rates_of_a_site_are_read_from_its_dbd_file() {
 }
 
 #[test]
-fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
+fn simulate_loads_unsupported_records_and_reports_their_number() {
     let folder = folder("simulate", "dbLoadRecords(\"db/plant.db\")\niocInit\ndbgf m\n");
     let plant = "record(motor, \"m\") { field(VAL, 2) }\nrecord(ai, \"t\") { field(DTYP, \"stream\") field(INP, \"@a.proto\") }\n";
     std::fs::write(folder.join("db/plant.db"), plant).unwrap();
@@ -293,7 +293,7 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
 }
 
 #[test]
-fn links_to_other_iocs_are_shown_with_their_server() {
+fn dbcar_shows_external_links_with_their_server() {
     let folder = folder("outside", "");
     std::fs::write(folder.join("far.db"), "record(ao, \"far\") {}\n").unwrap();
     std::fs::write(folder.join("near.db"), "record(ai, \"near\") { field(INP, \"far\") }\n").unwrap();
@@ -319,7 +319,7 @@ fn links_to_other_iocs_are_shown_with_their_server() {
 }
 
 #[test]
-fn while_an_ioc_is_paused_nothing_is_scanned() {
+fn a_paused_ioc_scans_no_records() {
     let script = "dbLoadRecords(\"n.db\")\niocInit\niocPause\ndbgf x:n\nepicsThreadSleep 0.5\ndbgf x:n\niocRun\n";
     let folder = folder("paused", script);
     std::fs::write(
@@ -343,7 +343,7 @@ fn while_an_ioc_is_paused_nothing_is_scanned() {
 }
 
 #[test]
-fn lists_of_records_have_fields_and_tell_a_type_that_is_none() {
+fn record_lists_show_fields_and_reject_an_unknown_record_type() {
     let folder = folder("lists", "dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\n");
 
     let output = fed(&folder, &["st.cmd"], "dbgrep *t* \"PREC SCAN\"\ndbl ai\ndbl calcc\ndbpr x:set nine\nexit\n");
@@ -360,7 +360,7 @@ fn lists_of_records_have_fields_and_tell_a_type_that_is_none() {
 }
 
 #[test]
-fn the_exit_record_ends_the_ioc_with_the_code_that_its_input_says() {
+fn the_exit_record_ends_the_ioc_with_the_exit_code_of_its_input() {
     let folder = folder("exit-record", "");
 
     let well = fed(&folder, &["-x", "x"], "dbgf x:exit.SNAM\ndbpf x:exit.PROC 1\n");
@@ -379,7 +379,7 @@ fn the_exit_record_ends_the_ioc_with_the_code_that_its_input_says() {
 }
 
 #[test]
-fn records_of_device_getenv_see_what_the_shell_sets() {
+fn getenv_records_read_variables_set_in_the_shell() {
     let folder = folder("getenv", "dbLoadRecords(\"db/env.db\")\nepicsEnvSet(\"FODO_HALL\", \"north\")\niocInit\n");
     let record =
         "record(stringin, \"hall\") { field(DTYP, \"getenv\") field(INP, \"@FODO_HALL\") field(PINI, \"YES\") }\n";
@@ -395,7 +395,7 @@ fn records_of_device_getenv_see_what_the_shell_sets() {
 }
 
 #[test]
-fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
+fn report_commands_show_rules_states_lists_and_values() {
     let script = "dbLoadRecords(\"db/a.db\", \"P=x:\")\nasSetFilename(\"a.acf\")\ndbCreateAlias(\"x:set\", \"x:alias\")\n\
                   afterIocRunning \"dbgf x:alias\"\ndbStateCreate red\niocBuild\niocRun\n";
     let folder = folder("reports", script);

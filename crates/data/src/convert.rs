@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_print_as_the_field_prints_them() {
+    fn numbers_print_in_the_epics_format() {
         assert_eq!(format_f64(1.5, 3), "1.500");
         assert_eq!(format_f64(12_345_678.25, 6), "12345678.250");
         assert_eq!(format_f64(1e17, 2), " 1.00e+17");
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_a_state_or_its_index_and_nothing_else() {
+    fn a_text_converts_to_an_enum_by_label_or_index_only() {
         let meta = Meta { labels: vec!["OFF".into(), "ON".into()], ..Meta::default() };
         let to_enum = |text: &str| Scalar::Text(text.into()).to_kind(Kind::Enum, Some(&meta));
 
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_at_the_start_of_a_text_has_its_length() {
+    fn parsing_a_leading_number_returns_its_value_and_length() {
         for (text, number, n_bytes) in [
             ("1.5mm", 1.5, 3),
             (" -2e3e", -2000.0, 5),
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_state_may_be_octal_or_hexadecimal_and_have_a_sign_and_blanks() {
+    fn an_enum_index_may_be_octal_hexadecimal_signed_or_padded() {
         let labels = (0..10).map(|index| format!("state {index}").into()).collect();
         let meta = Meta { labels, ..Meta::default() };
         let to_enum = |text: &str| Scalar::Text(text.into()).to_kind(Kind::Enum, Some(&meta)).ok();
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_must_fit_its_kind() {
+    fn an_integer_text_must_be_in_range_of_its_type() {
         let to_i16 = |text: &str| Scalar::Text(text.into()).to_kind(Kind::I16, None);
 
         assert_eq!(to_i16("0x7f"), Ok(Scalar::I16(127)));
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_round_away_from_zero_and_zero_has_no_sign() {
+    fn formatting_rounds_halves_away_from_zero_and_omits_the_sign_of_zero() {
         assert_eq!(format_f64(2.5, 0), "3");
         assert_eq!(format_f64(0.125, 2), "0.13");
         assert_eq!(format_f64(-2.25, 0), "-2");
@@ -576,7 +576,7 @@ mod tests {
 
     /// Rows captured from softIoc 7.0.10: a text written to a field of each kind, and the result.
     #[test]
-    fn texts_become_numbers_as_in_softioc() {
+    fn texts_convert_to_numbers_as_in_softioc() {
         let put =
             |text: &str, kind| Scalar::Text(text.into()).to_kind(kind, None).and_then(|scalar| scalar.to_f64()).ok();
         let rows: [(&str, [Option<f64>; 6]); 17] = [
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_cut_and_wrap_as_casts_do() {
+    fn out_of_range_numbers_truncate_and_wrap_as_c_casts() {
         let cut = |number: f64, kind| Scalar::F64(number).to_kind(kind, None);
 
         assert_eq!(cut(-5.7, Kind::U8), Ok(Scalar::U8(251)));
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_beyond_the_range_of_a_float_is_its_largest_or_smallest() {
+    fn a_double_outside_the_float_range_is_clamped() {
         let float = |number: f64| Scalar::F64(number).to_kind(Kind::F32, None);
 
         assert_eq!(float(1e300), Ok(Scalar::F32(f32::MAX)));
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_float_prints_in_fixed_notation_below_1e8_and_in_scientific_from_there_on() {
+    fn a_float_prints_in_fixed_notation_below_1e8_and_in_scientific_above() {
         assert_eq!(format_f32(99_999_992.0, 3), "99999992.000");
         assert_eq!(format_f32(1e8, 0), " 1e+08");
         assert_eq!(format_f32(-1e9, 3), "-1.000e+09");

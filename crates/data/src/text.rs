@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_ends_at_the_first_nul_and_reads_latin_1_where_it_is_not_utf_8() {
+    fn a_text_ends_at_the_first_nul_and_falls_back_to_latin_1() {
         let padded = Text::from_bytes(b"mm\0junk");
         let latin = Text::from_bytes(b"\xb0C");
 

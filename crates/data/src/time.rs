@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epics_seconds_count_from_1990_and_come_back_unchanged() {
+    fn epics_seconds_count_from_1990_and_round_trip() {
         let stamp = TimeStamp::from_epics(1_000_000_000, 5);
 
         assert_eq!(stamp.unix_s, 1_631_152_000);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_before_1970_keep_their_nanoseconds_positive() {
+    fn timestamps_before_1970_keep_positive_nanoseconds() {
         let stamp = TimeStamp::from(UNIX_EPOCH - Duration::from_millis(1500));
 
         assert_eq!(stamp, TimeStamp { unix_s: -2, nanos: 500_000_000 });

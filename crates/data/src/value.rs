@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cloning_an_array_shares_its_elements_and_parts_are_copies() {
+    fn cloning_an_array_shares_its_elements_and_slicing_copies_them() {
         let array = Array::I32(Arc::new(vec![1, 2, 3]));
 
         let Array::I32(copy) = array.clone() else { unreachable!() };

@@ -9,7 +9,7 @@ fn number(text: &str) -> Result<f64, ConvertError> {
 }
 
 #[test]
-fn a_number_changes_its_notation_only_beyond_the_limit() {
+fn a_number_switches_to_scientific_notation_only_beyond_the_limit() {
     assert_eq!(format_f64(1e7, 6), "10000000.000000");
     assert_eq!(format_f64(1.000_000_1e7, 6), "10000001.000");
     assert_eq!(format_f64(1e16, 2), "10000000000000000.00");
@@ -18,7 +18,7 @@ fn a_number_changes_its_notation_only_beyond_the_limit() {
 }
 
 #[test]
-fn a_number_of_32_bits_is_aligned_in_one_column_less() {
+fn a_32_bit_infinity_is_padded_to_one_column_less() {
     assert_eq!(format_f32(1.5, 2), "1.50");
     assert_eq!(format_f64(f64::INFINITY, 2), "      inf");
     assert_eq!(format_f32(f32::INFINITY, 2), "     inf");
@@ -32,13 +32,13 @@ fn infinity_keeps_its_sign() {
 }
 
 #[test]
-fn the_sign_of_a_hexadecimal_number_counts() {
+fn a_hexadecimal_number_keeps_its_sign() {
     assert_eq!(number("-0x10"), Ok(-16.0));
     assert_eq!(number("0X1f"), Ok(31.0));
 }
 
 #[test]
-fn an_exponent_counts_only_when_it_has_digits() {
+fn an_exponent_without_digits_is_ignored() {
     assert_eq!(number("2e3"), Ok(2000.0));
     assert_eq!(number("2E-3"), Ok(0.002));
     assert_eq!(number("2e+3mm"), Ok(2000.0));
@@ -49,7 +49,7 @@ fn an_exponent_counts_only_when_it_has_digits() {
 }
 
 #[test]
-fn a_hexadecimal_number_takes_one_point_and_a_binary_exponent() {
+fn a_hexadecimal_number_may_have_one_point_and_a_binary_exponent() {
     assert_eq!(number("0x1.8"), Ok(1.5));
     assert_eq!(number("0x1.8.8"), Ok(1.5));
     assert_eq!(number("0x1.88"), Ok(1.53125));
@@ -73,7 +73,7 @@ fn the_largest_integers_are_parsed_and_the_next_is_out_of_range() {
 }
 
 #[test]
-fn a_scalar_prints_by_its_precision_or_its_label() {
+fn a_scalar_prints_with_its_precision_or_its_label() {
     let meta = Meta { precision: 2, labels: vec!["OFF".into(), "ON".into()], ..Meta::default() };
     let other = Meta { label_for_unlabelled: Some("Illegal".into()), ..meta.clone() };
 
@@ -90,7 +90,7 @@ fn a_scalar_prints_by_its_precision_or_its_label() {
 
 /// Converts a number of every kind to every kind: values in range are kept, integers wrap, fractions are truncated.
 #[test]
-fn every_kind_of_number_converts_to_every_other() {
+fn every_numeric_type_converts_to_every_other() {
     let kinds =
         [Kind::I8, Kind::U8, Kind::I16, Kind::U16, Kind::I32, Kind::U32, Kind::I64, Kind::U64, Kind::F32, Kind::F64];
     let numbers = |of: f64| {
@@ -120,7 +120,7 @@ fn every_kind_of_number_converts_to_every_other() {
 }
 
 #[test]
-fn a_fraction_is_cut_towards_zero() {
+fn conversion_to_an_integer_truncates_towards_zero() {
     let cut = |number: f64, kind| Scalar::F64(number).to_kind(kind, None).unwrap();
 
     assert_eq!(cut(2.9, Kind::U32), Scalar::U32(2));
@@ -135,7 +135,7 @@ fn a_fraction_is_cut_towards_zero() {
 }
 
 #[test]
-fn a_text_converts_to_every_kind_that_its_number_is_in_range_of() {
+fn a_text_converts_to_every_type_that_can_hold_its_number() {
     let converted = |kind| Scalar::Text("100".into()).to_kind(kind, None).unwrap();
 
     assert_eq!(converted(Kind::I8), Scalar::I8(100));

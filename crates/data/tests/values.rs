@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Text, TimeStamp, Value};
 
 #[test]
-fn severities_have_the_numbers_and_names_of_epics() {
+fn severities_have_their_epics_numbers_and_names() {
     let severities = [Severity::None, Severity::Minor, Severity::Major, Severity::Invalid];
 
     for (code, severity) in (0..).zip(severities) {
@@ -26,13 +26,13 @@ fn a_duration_carries_nanoseconds_into_seconds() {
 }
 
 #[test]
-fn the_clock_of_the_system_converts_on_both_sides_of_1970() {
+fn system_time_converts_before_and_after_1970() {
     assert_eq!(TimeStamp::from(UNIX_EPOCH + Duration::new(3, 7)), TimeStamp { unix_s: 3, nanos: 7 });
     assert_eq!(TimeStamp::from(UNIX_EPOCH - Duration::from_secs(3)), TimeStamp { unix_s: -3, nanos: 0 });
 }
 
 #[test]
-fn an_array_has_the_length_and_the_elements_of_its_parts() {
+fn an_array_slice_has_the_expected_length_and_elements() {
     let array = Array::from(Scalar::I32(5));
     let three = Value::from(vec![1, 2, 3]).into_array();
 
@@ -46,7 +46,7 @@ fn an_array_has_the_length_and_the_elements_of_its_parts() {
 }
 
 #[test]
-fn the_first_element_of_a_value_is_its_scalar_or_the_start_of_its_array() {
+fn the_first_element_of_a_value_is_its_scalar_or_first_array_element() {
     assert_eq!(Value::from(1.5).first(), Some(Scalar::F64(1.5)));
     assert_eq!(Value::from(vec![2.5, 3.5]).first(), Some(Scalar::F64(2.5)));
     assert_eq!(Value::Array(Array::empty(Kind::F64)).first(), None);
@@ -55,7 +55,7 @@ fn the_first_element_of_a_value_is_its_scalar_or_the_start_of_its_array() {
 }
 
 #[test]
-fn the_bytes_of_a_value_are_those_of_its_elements() {
+fn the_size_of_a_value_is_the_size_of_its_elements() {
     assert_eq!(Value::from(vec![1_i8, 2]).n_bytes(), 2);
     assert_eq!(Value::from(vec![1_i16, 2, 3]).n_bytes(), 6);
     assert_eq!(Value::from(vec![1_f32, 2.0]).n_bytes(), 8);
@@ -65,7 +65,7 @@ fn the_bytes_of_a_value_are_those_of_its_elements() {
 }
 
 #[test]
-fn characters_are_a_long_string() {
+fn a_character_array_converts_to_and_from_a_long_string() {
     let characters = Value::characters("mm");
 
     assert_eq!(characters, Value::from(vec![b'm', b'm', 0]));
@@ -77,7 +77,7 @@ fn characters_are_a_long_string() {
 }
 
 #[test]
-fn a_text_pads_like_any_other_and_knows_its_length() {
+fn a_text_supports_padding_and_reports_its_length() {
     let text = Text::from("mm");
 
     assert_eq!(format!("{text:>4}|{text:?}"), "  mm|\"mm\"");

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_must_rise_or_fall_all_the_way() {
+    fn break_tables_must_be_strictly_monotonic() {
         assert!(BreakTable::new(&[0.0, 0.0, 1.0]).is_err());
         assert!(BreakTable::new(&[0.0, 0.0]).is_err());
         assert!(BreakTable::new(&[0.0, 0.0, 1.0, 1.0, 2.0, 0.0]).is_err());

@@ -96,7 +96,7 @@ impl Core {
     pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
         let cell = self.cell(record)?;
         let row = row(cell.record_type().rows, field).filter(|_| field != RTYP)?;
-        let is_text_array = || matches!(cell.own_facts(field).0, Some((Kind::Text, _)));
+        let is_text_array = || matches!(cell.own_kind_and_count(field).0, Some((Kind::Text, _)));
         let is_text = row.dbf == Dbf::String || row.dbf.is_link() || row.dbf == Dbf::Array && is_text_array();
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
     }
@@ -120,7 +120,7 @@ impl Core {
         let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let (own, text_size) = cell.own_facts(number);
+                let (own, text_size) = cell.own_kind_and_count(number);
                 (kind.name, row(kind.rows, number), own, text_size)
             }
             None => ("", None, None, 0),

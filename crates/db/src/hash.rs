@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_fields_that_differ_little_are_spread_as_by_chance() {
+    fn hashes_of_similar_names_and_fields_are_uniformly_distributed() {
         // Of 65536 random keys in 65536 buckets, a share of 1 - 1/e is expected to be the first in its bucket.
         let by_chance = 41_000..42_000;
 

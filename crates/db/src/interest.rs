@@ -60,7 +60,7 @@ mod tests {
     use super::level;
 
     #[test]
-    fn a_field_has_its_level_by_its_name_unless_its_record_type_says_otherwise() {
+    fn record_types_override_the_default_interest_level_of_a_field_name() {
         assert_eq!(["VAL", "EGU", "ACKS", "PROC", "OLDSIMM"].map(|field| level("ao", field)), [0, 1, 2, 3, 4]);
         assert_eq!([level("calc", "A"), level("calc", "LA"), level("calc", "LOW")], [0, 3, 1]);
         assert_eq!(["A", "VALA", "NEA", "NEVA", "ONVA", "FTA"].map(|field| level("aSub", field)), [2, 2, 3, 3, 4, 1]);

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_may_be_written_as_people_write_it() {
+    fn relaxed_json_syntax_is_accepted() {
         let plain = read(r#"{"a":[1,-2.5,true,null],"b":"x\u0041"}"#).unwrap();
         let loose = read("{ a : [+1, -2.5, true, null,], /* both */ 'b': 'x\\x41', } // end").unwrap();
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_place() {
+    fn invalid_json_is_reported_with_its_position() {
         let error = |text| read(text).unwrap_err();
 
         assert_eq!(error(r#"{"a" 1}"#), JsonError { at: 5, what: "expected ':'" });
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_brackets_end_where_the_limit_is() {
+    fn deeply_nested_json_is_rejected_at_the_depth_limit() {
         let error = read(&"[".repeat(100_000)).unwrap_err();
 
         assert_eq!(error, JsonError { at: JSON_DEPTH_MAX + 1, what: "brackets are nested too deeply" });

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_a_number_and_a_unit() {
+    fn a_scan_choice_consists_of_a_number_and_a_unit() {
         let ms = |choice: &str| period(choice).map(|period| period.as_millis());
 
         assert_eq!((ms("60 second"), ms(".1 second"), ms("2 Seconds")), (Some(60_000), Some(100), Some(2_000)));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_periods_of_base_are_those_of_its_choices() {
+    fn the_default_scan_menu_has_the_periods_of_epics_base() {
         let menu = ScanMenu::default();
         let periods: Vec<f64> = menu.rates().iter().filter_map(|rate| rate.period).map(|p| p.as_secs_f64()).collect();
 

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_one_for_all_who_name_it() {
+    fn states_with_the_same_name_are_shared() {
         let states = States::default();
 
         states.create("beam").set(true);

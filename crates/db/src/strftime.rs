@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_written_in_local_time_with_parts_of_its_second() {
+    fn times_are_formatted_in_local_time_with_fractional_seconds() {
         let time = TimeStamp { unix_s: 1_709_251_199, nanos: 123_456_789 };
         let zone = Zone { offset_s: 3_600, name: "CET".into() };
         let utc = Zone { offset_s: 0, name: "UTC".into() };

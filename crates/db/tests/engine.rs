@@ -76,7 +76,7 @@ impl TestIoc {
 }
 
 #[test]
-fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
+fn a_chain_of_a_hundred_thousand_forward_links_is_processed_completely() {
     let mut db = String::new();
     for index in 0..100_000 {
         writeln!(db, "record(calc, r{index}) {{ field(CALC, \"VAL+1\") field(FLNK, r{}) }}", index + 1).unwrap();
@@ -91,7 +91,7 @@ fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
 }
 
 #[test]
-fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output() {
+fn a_put_without_completion_reports_that_record_processing_failed() {
     let mut ioc = TestIoc::new(
         r#"record(ai, in) { field(INP, "nobody CA") }
         record(ao, out) { field(OUT, "nobody CA") }
@@ -118,7 +118,7 @@ fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output()
 }
 
 #[test]
-fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
+fn links_nested_too_deep_raise_an_alarm_instead_of_a_stack_overflow() {
     let mut db = String::new();
     for index in 0..2_000 {
         writeln!(db, "record(calc, r{index}) {{ field(CALC, \"A+1\") field(INPA, \"r{} PP MS\") }}", index + 1)
@@ -136,7 +136,7 @@ fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
 }
 
 #[test]
-fn cp_links_in_a_circle_go_on_call_by_call_and_do_not_hang() {
+fn circular_cp_links_continue_across_calls_without_hanging() {
     let mut ioc = TestIoc::new(
         "record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b CP\") }
          record(calc, b) { field(CALC, \"A+1\") field(INPA, \"a CP\") }",
@@ -150,7 +150,7 @@ fn cp_links_in_a_circle_go_on_call_by_call_and_do_not_hang() {
 }
 
 #[test]
-fn a_put_is_complete_when_a_record_that_waits_is_done() {
+fn a_put_completes_when_an_asynchronous_record_completes() {
     let mut ioc = TestIoc::new(
         "record(ao, start) { field(FLNK, slow) }
          record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 2) field(FLNK, last) }
@@ -169,7 +169,7 @@ fn a_put_is_complete_when_a_record_that_waits_is_done() {
 }
 
 #[test]
-fn a_put_waits_for_what_records_that_waited_have_started() {
+fn a_put_waits_for_records_started_by_asynchronous_records() {
     let mut ioc = TestIoc::new(
         "record(seq, first) { field(DLY0, 1) field(DOL0, 1) field(LNK0, \"second PP\") }
          record(calcout, second) { field(ODLY, 2) field(CALC, 7) field(FLNK, third) }
@@ -187,7 +187,7 @@ fn a_put_waits_for_what_records_that_waited_have_started() {
 }
 
 #[test]
-fn a_sub_calls_its_routine_by_name() {
+fn a_sub_record_calls_its_routine_by_name() {
     let mut loader = Loader::default();
     loader.routine("product", |call| {
         *call.value = call.args.iter().take(2).product();
@@ -207,7 +207,7 @@ fn a_sub_calls_its_routine_by_name() {
 }
 
 #[test]
-fn an_event_that_posts_itself_goes_on_call_by_call_and_does_not_hang() {
+fn an_event_that_posts_itself_continues_across_calls_without_hanging() {
     let mut ioc = TestIoc::new(
         "record(calcout, a) { field(CALC, \"VAL+1\") field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
          record(calcout, kick) { field(OEVT, ring) }",
@@ -224,7 +224,7 @@ const BUSY: &str = "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDL
      record(ao, front) { field(FLNK, a) }";
 
 #[test]
-fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_it_once_more() {
+fn a_put_without_completion_to_an_active_record_is_written_and_reprocesses_it() {
     let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("a", 1.0, Some(1)).unwrap();
@@ -238,7 +238,7 @@ fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_i
 }
 
 #[test]
-fn puts_that_are_waited_for_are_written_one_after_the_other_as_the_record_is_done() {
+fn puts_with_completion_to_an_active_record_are_queued_in_order() {
     let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("a", 1.0, Some(1)).unwrap();
@@ -269,7 +269,7 @@ fn a_put_waits_for_a_record_busy_with_an_internal_put() {
 }
 
 #[test]
-fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
+fn an_idle_record_accepts_the_next_put_while_its_chain_is_still_active() {
     let mut ioc = TestIoc::new(BUSY);
 
     ioc.put("front", 1.0, Some(1)).unwrap();
@@ -281,7 +281,7 @@ fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
 }
 
 #[test]
-fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end() {
+fn canceling_drops_a_queued_put_but_not_a_started_one() {
     let mut ioc = TestIoc::new(BUSY);
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", 2.0, Some(2)).unwrap();
@@ -299,7 +299,7 @@ fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end(
 }
 
 #[test]
-fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
+fn a_queued_put_that_is_rejected_does_not_block_the_next_put() {
     let mut ioc = TestIoc::new(BUSY);
     ioc.put("a", 1.0, Some(1)).unwrap();
     ioc.put("a", "none", Some(2)).unwrap();
@@ -313,7 +313,7 @@ fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
 }
 
 #[test]
-fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
+fn an_active_record_that_is_scanned_repeatedly_raises_an_alarm() {
     let mut ioc = TestIoc::new(
         "record(ai, stuck) { field(SIMM, YES) field(SIOL, source) field(SDLY, 100) field(SCAN, \"1 second\") }
          record(ai, source) { field(VAL, 1) field(UDF, 0) }",
@@ -329,7 +329,7 @@ fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
 }
 
 #[test]
-fn scans_keep_their_beat_and_skip_what_was_missed() {
+fn late_scans_keep_their_phase_and_skip_missed_periods() {
     let mut ioc = TestIoc::new("record(calc, a) { field(SCAN, \"1 second\") field(CALC, \"VAL+1\") }");
     let start = ioc.now;
     for _ in 0..3 {
@@ -349,7 +349,7 @@ fn scans_keep_their_beat_and_skip_what_was_missed() {
 }
 
 #[test]
-fn an_array_is_moved_into_the_record_and_shared_with_readers() {
+fn a_put_array_is_stored_without_copying_and_shared_with_readers() {
     let mut ioc = TestIoc::new("record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }");
     let field = ioc.field("w");
     ioc.database.watch(field, true);
@@ -369,7 +369,7 @@ fn an_array_is_moved_into_the_record_and_shared_with_readers() {
 }
 
 #[test]
-fn a_fields_facts_follow_its_record() {
+fn field_information_depends_on_the_record_configuration() {
     let mut ioc = TestIoc::new("record(mbbo, m) {} record(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }");
 
     assert_eq!(ioc.database.facts(ioc.field("m")).kind, Kind::U16);
@@ -417,7 +417,7 @@ fn time_stamps_follow_tse_and_tsel() {
 }
 
 #[test]
-fn readers_see_whole_readings_while_records_process() {
+fn readers_see_consistent_readings_while_records_process() {
     let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MAJOR) field(VAL, 0) }");
     ioc.put("a", 0.0, None).unwrap();
     let field = ioc.field("a");
@@ -451,7 +451,7 @@ fn readers_see_whole_readings_while_records_process() {
 }
 
 #[test]
-fn a_put_to_asg_is_reported_and_applies_for_every_field_of_its_record() {
+fn a_put_to_asg_is_reported_and_applies_to_every_field_of_the_record() {
     let mut ioc = TestIoc::new("record(ao, a) { field(ASG, first) } record(stringout, b) { field(OUT, \"a.ASG\") }");
     let (value, units) = (ioc.field("a"), ioc.field("a.EGU"));
 
@@ -466,8 +466,9 @@ fn a_put_to_asg_is_reported_and_applies_for_every_field_of_its_record() {
     assert_eq!(ioc.database.access_group(value).0, "third".into());
 }
 
+// Row 76 of docs/reference/faults.md.
 #[test]
-fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
+fn wall_clock_jumps_do_not_shift_scans_but_change_record_time_stamps() {
     let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
     let (mut steady, mut jumping) = (TestIoc::new(db), TestIoc::new(db));
     steady.now = jumping.now;
@@ -501,7 +502,7 @@ impl Site for Oslo {
 }
 
 #[test]
-fn clock_and_environment_are_read_by_dtyp() {
+fn device_support_reads_the_clock_and_the_environment() {
     let mut ioc = TestIoc::at(
         Arc::new(Oslo),
         "record(ai, clock) { field(DTYP, \"General Time\") field(INP, \"@TIME\") }
@@ -522,7 +523,7 @@ fn clock_and_environment_are_read_by_dtyp() {
 }
 
 #[test]
-fn stdio_writes_a_line_in_each_round() {
+fn stdio_device_support_writes_a_line_for_each_processing() {
     let mut ioc = TestIoc::new(
         "record(stringout, short) { field(DTYP, stdio) field(OUT, \"@stdout\") }
          record(lso, long) { field(DTYP, stdio) field(OUT, \"@stderr\") }
@@ -538,7 +539,7 @@ fn stdio_writes_a_line_in_each_round() {
 }
 
 #[test]
-fn a_dtyp_says_what_it_takes() {
+fn an_invalid_address_error_names_the_address_format_of_the_dtyp() {
     let refused = |db: &str| {
         let mut loader = Loader::default();
         loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
@@ -555,7 +556,7 @@ fn a_dtyp_says_what_it_takes() {
 }
 
 #[test]
-fn a_put_waits_for_what_follows_a_record_that_waited() {
+fn a_put_waits_for_the_forward_link_of_an_asynchronous_record() {
     let mut ioc = TestIoc::new(
         "record(ao, start) { field(FLNK, first) }
          record(ai, first) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) field(FLNK, second) }
@@ -573,7 +574,7 @@ fn a_put_waits_for_what_follows_a_record_that_waited() {
 }
 
 #[test]
-fn a_put_waits_for_an_output_through_a_channel_that_is_async() {
+fn a_put_waits_for_an_async_soft_channel_output() {
     let mut ioc = TestIoc::new(
         "record(ao, out) { field(DTYP, \"Async Soft Channel\") field(OUT, \"slow.PROC CA\") field(FLNK, last) }
          record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }

@@ -39,8 +39,9 @@ fn places(errors: &[LoadError]) -> Vec<String> {
     errors.iter().map(LoadError::place).collect()
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_includes_in_a_circle_are_reported_with_their_place_and_cost_only_themselves() {
+fn circular_includes_are_reported_with_their_position_and_only_they_are_dropped() {
     let top = format!("{CHANGES}include \"b\"\n");
     let errors =
         load_errors(&[("a", &top), ("b", "record(ao, more) {}\n include \"c\"\n"), ("c", "include \"a\"\n")], "");
@@ -55,8 +56,9 @@ fn row_62_includes_in_a_circle_are_reported_with_their_place_and_cost_only_thems
     assert!(errors.iter().any(|error| error.message.contains("circular")), "{}", errors[0]);
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_includes_that_double_with_every_level_are_reported_and_cost_only_themselves() {
+fn exponentially_growing_includes_are_reported_and_only_they_are_dropped() {
     let level = |n: usize| format!("include \"f{0}\"\ninclude \"f{0}\"\n", n + 1);
     let levels: Vec<(String, String)> = (0..19).map(|n| (format!("f{n}"), level(n))).collect();
     let mut files: Vec<(&str, &str)> = levels.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -73,8 +75,9 @@ fn row_62_includes_that_double_with_every_level_are_reported_and_cost_only_thems
     assert!(fodo_db::expand("f0", &mut Macros::default(), UndefinedMacros::Keep, &mut open).is_err());
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_macros_in_a_circle_or_without_end_are_reported_with_their_place() {
+fn circular_or_exponentially_growing_macros_are_reported_with_their_position() {
     let doubling: Vec<String> = (0..60).map(|n| format!("M{n}=$(M{0})$(M{0})", n + 1)).collect();
     for (macros, wanted) in [
         ("A=$(B),B=$(A)", "contains itself"),
@@ -89,8 +92,9 @@ fn row_62_macros_in_a_circle_or_without_end_are_reported_with_their_place() {
     }
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_names_that_are_there_twice_are_added_to_or_reported_with_their_place() {
+fn duplicate_record_names_append_to_the_record_or_are_reported_with_their_position() {
     let text = format!("{CHANGES}record(bo, before) {{}}\nalias(new, before)\nrecord(ai, x) {{ alias(new) }}\n");
 
     let errors = load_errors(&[("a", &text)], "");
@@ -107,8 +111,9 @@ fn row_62_names_that_are_there_twice_are_added_to_or_reported_with_their_place()
     assert_eq!(loader.finish().unwrap().record_names().count(), 1);
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_file() {
+fn byte_order_marks_and_carriage_returns_are_ignored() {
     let text = "\u{feff}record(ai, a) {\r\n  field(DESC, \"x\")\r\n}\r\n# end\r\n";
     let mut loader = Loader::default();
     loader.load("a", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
@@ -121,8 +126,9 @@ fn row_62_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_file() {
     assert!(errors.iter().all(|error| !error.source.contains('\r')), "{errors:?}");
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_quotes_and_brackets_that_are_not_closed_are_reported_where_they_open() {
+fn unclosed_quotes_and_brackets_are_reported_at_their_opening_position() {
     for (text, place) in [
         ("record(ai, \"x) {}\nrecord(ai, y) {}\n", "a:4:12"),
         ("record(ai, x) {\n field(DESC, \"open)\n}\nrecord(ai, \"y\") {}\n", "a:5:14"),
@@ -135,8 +141,9 @@ fn row_62_quotes_and_brackets_that_are_not_closed_are_reported_where_they_open()
     }
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_json_links_without_a_bottom_are_reported_with_their_place() {
+fn too_deeply_nested_json_links_are_reported_with_their_position() {
     let nested = "{calc:{expr:\"A\",args:[".repeat(20_000);
     for json in ["[".repeat(1_000_000), nested.clone(), format!("{nested}1{}", "]}}".repeat(20_000))] {
         let errors = load_errors(&[("a", &format!("{CHANGES}record(ai, x) {{ field(INP, {json}) }}\n"))], "");
@@ -146,8 +153,9 @@ fn row_62_json_links_without_a_bottom_are_reported_with_their_place() {
     }
 }
 
+// Row 62 of docs/reference/faults.md.
 #[test]
-fn row_62_many_remarks_on_one_long_line_cost_little() {
+fn many_warnings_on_one_long_line_use_little_memory() {
     let text = "record(ai, a) { field(HIGH, 1) field(INP, nobody) } ".repeat(20_000);
     let mut loader = Loader::with_places();
 
@@ -220,8 +228,9 @@ impl TestIoc {
     }
 }
 
+// Row 63 of docs/reference/faults.md.
 #[test]
-fn row_63_forward_links_in_a_circle_and_to_oneself_run_once_round() {
+fn circular_forward_links_process_each_record_once() {
     let mut ioc = TestIoc::new(
         "record(calc, self) { field(CALC, \"VAL+1\") field(FLNK, self) }
          record(calc, a) { field(CALC, \"VAL+1\") field(FLNK, b) }
@@ -239,8 +248,9 @@ fn row_63_forward_links_in_a_circle_and_to_oneself_run_once_round() {
     assert_eq!([ioc.number("a.PACT"), ioc.number("f.PACT"), ioc.number("self.PACT")], [0.0; 3]);
 }
 
+// Row 63 of docs/reference/faults.md.
 #[test]
-fn row_63_inputs_and_outputs_in_a_circle_end_and_the_records_are_usable_again() {
+fn circular_input_and_output_links_terminate_and_leave_records_usable() {
     let mut ioc = TestIoc::new(
         "record(calc, own) { field(CALC, \"A+1\") field(INPA, \"own PP MS\") }
          record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b PP MS\") }
@@ -264,8 +274,9 @@ fn row_63_inputs_and_outputs_in_a_circle_end_and_the_records_are_usable_again() 
     assert_eq!(ioc.number("a"), 8.0);
 }
 
+// Row 63 of docs/reference/faults.md.
 #[test]
-fn row_63_cp_link_loops_do_not_starve_other_records() {
+fn cp_link_loops_do_not_starve_other_records() {
     let mut ioc = TestIoc::new(
         "record(calc, own) { field(CALC, \"A+1\") field(INPA, \"own CP\") }
          record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b CP\") }
@@ -291,8 +302,9 @@ fn row_63_cp_link_loops_do_not_starve_other_records() {
     assert_eq!([ioc.number("a"), ioc.number("own")], rest, "the loops are broken");
 }
 
+// Row 63 of docs/reference/faults.md.
 #[test]
-fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
+fn division_by_zero_raises_an_alarm_that_clears_with_its_cause() {
     let invalid = Severity::Invalid;
     for (record, expression, status) in
         [("calc", "A/B-A/B", Status::UDF), ("calc", "A%B", Status::UDF), ("scalcout", "A/B", Status::CALC)]
@@ -315,8 +327,9 @@ fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
     }
 }
 
+// Row 63 of docs/reference/faults.md.
 #[test]
-fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_again() {
+fn a_failing_or_panicking_routine_raises_an_alarm_and_leaves_the_record_usable() {
     let mut loader = Loader::default();
     let routine = |call: fodo_db::SubCall<'_>| {
         assert!(call.args[0] != 2.0, "this routine panics");
@@ -351,8 +364,9 @@ const WAITING: &str = "record(calc, scanned) { field(SCAN, \".5 second\") field(
     record(calc, edges) { field(CALC, \"VAL+1\") }
     record(ai, simulated) { field(SIMM, YES) field(SIOL, after) field(SDLY, 0.2) field(SCAN, \"1 second\") }";
 
+// Row 65 of docs/reference/faults.md.
 #[test]
-fn row_65_a_wall_clock_that_steps_moves_no_scan_and_no_delay_and_is_what_values_are_stamped_with() {
+fn wall_clock_steps_do_not_shift_scans_or_delays_but_change_value_time_stamps() {
     for steps_s in [[0, -3600, -3600, 0], [0, 3600, 3600, 0], [3600, 0, -3600, 0]] {
         let now = Now::for_test();
         let [mut steady, mut stepping] = [WAITING; 2].map(|db| TestIoc::at(now, Loader::default(), db));
@@ -379,8 +393,9 @@ fn row_65_a_wall_clock_that_steps_moves_no_scan_and_no_delay_and_is_what_values_
     }
 }
 
+// Row 65 of docs/reference/faults.md.
 #[test]
-fn row_65_a_filter_of_alarms_takes_a_clock_that_steps_back_for_no_time_and_goes_on() {
+fn the_alarm_filter_treats_a_backward_clock_step_as_zero_elapsed_time() {
     let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) field(AFTC, 2) field(UDF, 0) }");
     ioc.put("a", 1.0);
 

@@ -44,7 +44,7 @@ fn is_intended(record_type: &str, field: &str, what: &str) -> bool {
 }
 
 #[test]
-fn every_field_is_as_softioc_has_it() {
+fn every_field_is_the_same_as_in_softioc() {
     let text = include_str!("fields/softioc.txt");
     let rows: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let database = load(&rows);

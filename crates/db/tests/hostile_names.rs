@@ -83,7 +83,7 @@ fn database() -> Database {
 }
 
 #[test]
-fn every_name_gives_a_working_channel_or_an_error() {
+fn every_channel_name_opens_a_working_channel_or_returns_an_error() {
     let database = database();
     let (mut seed, mut n_filtered, mut n_refused) = (0x9e37_79b9_7f4a_7c15, 0, 0);
 
@@ -110,7 +110,7 @@ fn every_name_gives_a_working_channel_or_an_error() {
 }
 
 #[test]
-fn whatever_is_put_to_a_link_the_record_processes_on() {
+fn random_puts_to_a_link_field_never_prevent_record_processing() {
     let database = database();
     let (link, process) = (database.field("ai.INP").unwrap(), database.field("ai.PROC").unwrap());
     let mut events = Vec::new();

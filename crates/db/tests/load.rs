@@ -31,7 +31,7 @@ fn text_of(database: &Database, name: &str) -> String {
 }
 
 #[test]
-fn records_aliases_infos_and_appended_fields_are_taken() {
+fn records_aliases_info_items_and_appended_fields_are_loaded() {
     let database = load(
         "\u{feff}record(ai, \"$(P)a\") { # a comment, don't mind\r\n\
          field(DESC, \"tab\\tquote\\\"\")\r\n\
@@ -54,7 +54,7 @@ fn records_aliases_infos_and_appended_fields_are_taken() {
 }
 
 #[test]
-fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
+fn integer_fields_accept_signed_and_unsigned_values_of_their_width() {
     let database = load(
         "record(longin, l) { field(VAL, \"0xffffffff\") field(HIGH, \"2147483648\") field(PHAS, \"65535\") }
          record(bi, b) { field(RVAL, \"-1\") field(TPRO, \"-1\") }",
@@ -72,7 +72,7 @@ fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
 }
 
 #[test]
-fn a_name_has_at_most_sixty_bytes() {
+fn record_names_have_at_most_sixty_bytes() {
     let named = |n_bytes| format!("record(ai, \"{}\") {{}}", "n".repeat(n_bytes));
 
     assert_eq!(load_errors(&named(60), ""), [""; 0]);
@@ -81,7 +81,7 @@ fn a_name_has_at_most_sixty_bytes() {
 }
 
 #[test]
-fn an_array_has_the_kind_and_size_that_its_record_is_configured_with() {
+fn an_array_has_the_configured_element_type_and_size() {
     let cases = [
         ("aai", "field(FTVL, LONG) field(NELM, 4)", Kind::I32, 4),
         ("aao", "field(FTVL, ULONG) field(NELM, 5)", Kind::U32, 5),
@@ -98,7 +98,7 @@ fn an_array_has_the_kind_and_size_that_its_record_is_configured_with() {
 }
 
 #[test]
-fn an_error_names_the_place_and_the_closest_word() {
+fn a_load_error_contains_the_position_and_the_closest_name() {
     assert_eq!(
         load_errors("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),
         ["file.db:2:9: no field \"VLA\" in record type ai; did you mean \"VAL\"?\n    field(VLA, 1)\n          ^"]
@@ -129,7 +129,7 @@ fn loaded(mut loader: Loader, text: &str) -> (Vec<usize>, Vec<String>, Database)
 }
 
 #[test]
-fn an_error_costs_what_it_is_in_and_a_syntax_error_what_is_behind_it() {
+fn an_error_drops_only_its_item_and_a_syntax_error_drops_the_rest_of_the_file() {
     let (lines, names, database) = loaded(Loader::default(), WRONG);
 
     assert_eq!(lines, [2, 2, 3, 4, 5, 6]);
@@ -139,7 +139,7 @@ fn an_error_costs_what_it_is_in_and_a_syntax_error_what_is_behind_it() {
 }
 
 #[test]
-fn a_loader_that_looks_for_mistakes_reads_on_behind_a_syntax_error() {
+fn a_checking_loader_continues_after_a_syntax_error() {
     let (lines, names, _) = loaded(Loader::with_places(), WRONG);
 
     assert_eq!(lines, [2, 2, 3, 4, 5, 6, 7]);
@@ -147,7 +147,7 @@ fn a_loader_that_looks_for_mistakes_reads_on_behind_a_syntax_error() {
 }
 
 #[test]
-fn a_record_of_an_unknown_dtyp_is_there_does_nothing_and_names_what_is_missing() {
+fn a_record_with_an_unknown_dtyp_is_loaded_but_invalid_and_names_the_missing_device() {
     let text = "record(ao, a) { field(DTYP, asynInt32) field(OUT, \"@asyn(A)\") field(SCAN, \".1 second\") }\n";
     let (lines, _, database) = loaded(Loader::default(), text);
     let field = database.field("a").unwrap();
@@ -165,7 +165,7 @@ fn a_record_of_an_unknown_dtyp_is_there_does_nothing_and_names_what_is_missing()
 }
 
 #[test]
-fn an_address_where_none_is_possible_is_reported_with_its_place_and_left_out() {
+fn an_invalid_hardware_address_is_reported_with_its_position_and_dropped() {
     let text = "record(ai, a) { field(SIOL, \"@\") field(PREC, 1) }\nrecord(ai, b) { field(TSEL, \"#C0 S0 @\") }\n\
                 record(ai, c) { field(INP, \"@asyn(A)\") }\n\
                 record(stringin, d) { field(DTYP, \"General Time\") field(INP, \"@BESTTEV\") }\n";
@@ -183,7 +183,7 @@ fn an_address_where_none_is_possible_is_reported_with_its_place_and_left_out() {
 }
 
 #[test]
-fn more_errors_than_are_reported_are_counted_and_the_rest_is_loaded() {
+fn errors_above_the_report_limit_are_counted_and_valid_records_are_loaded() {
     let wrong: String = (0..500).map(|n| format!("record(ai, r{n}) {{ field(PREC, x) field(EGU, mm) }}\n")).collect();
     let text = format!("{wrong}record(throttle, m) {{ field(VELO, 1) }}\nalias(m, n)\nrecord(ai, last) {{}}\n");
     let mut loader = Loader::default();
@@ -198,7 +198,7 @@ fn more_errors_than_are_reported_are_counted_and_the_rest_is_loaded() {
 }
 
 #[test]
-fn every_undefined_macro_of_a_line_is_reported_and_costs_its_field() {
+fn every_undefined_macro_of_a_line_is_reported_and_drops_its_field() {
     let text = "record(ai, a) { field(EGU, \"$(U)\") field(DESC, \"$(D) $(U)\") field(PREC, 3) }\n";
     let mut loader = Loader::default();
 
@@ -213,7 +213,7 @@ fn every_undefined_macro_of_a_line_is_reported_and_costs_its_field() {
 }
 
 #[test]
-fn a_macro_without_its_bracket_is_explained_although_a_later_bracket_would_close_it() {
+fn an_unclosed_macro_is_reported_even_if_a_later_bracket_could_close_it() {
     let errors = load_errors("record(ai, a) { field(CALC, \"$(P calc\") field(PREC, 1) }\n", "P=1");
 
     assert_eq!(errors.len(), 1, "{errors:?}");
@@ -221,7 +221,7 @@ fn a_macro_without_its_bracket_is_explained_although_a_later_bracket_would_close
 }
 
 #[test]
-fn general_time_names_its_providers_as_an_ioc_without_time_hardware_does() {
+fn general_time_reports_the_os_clock_as_time_provider() {
     let text = "record(stringin, a) { field(DTYP, \"General Time\") field(INP, \"@TOPTCP\") field(PINI, YES) }\n";
     let (_, _, database) = loaded(Loader::default(), text);
 
@@ -231,7 +231,7 @@ fn general_time_names_its_providers_as_an_ioc_without_time_hardware_does() {
 }
 
 #[test]
-fn a_column_counts_in_the_line_as_it_was_written() {
+fn error_columns_refer_to_the_line_before_macro_expansion() {
     assert_eq!(
         load_errors("record(ai, \"$(P)$(P)\") { field(VALL, 1) }", "P=long-prefix:"),
         ["file.db:1:32: no field \"VALL\" in record type ai; did you mean \"VAL\"?\n  \
@@ -240,7 +240,7 @@ fn a_column_counts_in_the_line_as_it_was_written() {
 }
 
 #[test]
-fn includes_are_found_by_path_and_cannot_go_round() {
+fn includes_are_found_along_the_path_and_circular_includes_are_rejected() {
     let files = [("top.db", "addpath \"lib\"\ninclude \"part.db\"\n"), ("lib/part.db", "record(ai, part) {}\n")];
     assert!(load_files(&files, "").unwrap().field("part").is_some());
 
@@ -251,7 +251,7 @@ fn includes_are_found_by_path_and_cannot_go_round() {
 }
 
 #[test]
-fn names_that_channels_could_not_address_are_refused() {
+fn record_names_that_channels_cannot_address_are_rejected() {
     for name in ["", "a.b", "a b", "a$", "-a", &"x".repeat(61)] {
         assert_eq!(load_errors(&format!("record(ai, \"{name}\") {{}}"), "").len(), 1, "{name}");
     }
@@ -260,7 +260,7 @@ fn names_that_channels_could_not_address_are_refused() {
 }
 
 #[test]
-fn deep_brackets_and_endless_quotes_are_errors() {
+fn deeply_nested_brackets_and_unclosed_quotes_are_errors() {
     let nested = format!("record(ai, a) {{ info(x, {}) }}", "[".repeat(100_000));
     assert_eq!(load_errors(&nested, "").len(), 1);
     assert!(!load_errors("record(ai, a) { info(x, {\"", "").is_empty());
@@ -269,7 +269,7 @@ fn deep_brackets_and_endless_quotes_are_errors() {
 }
 
 #[test]
-fn long_strings_read_as_characters_with_a_nul() {
+fn long_strings_are_read_as_characters_with_a_trailing_nul() {
     let database = load("record(ai, a) { field(DESC, \"abc\") field(INP, \"b\") }", "").unwrap();
     let field = database.field("a.DESC$").unwrap();
 
@@ -284,7 +284,7 @@ fn long_strings_read_as_characters_with_a_nul() {
 }
 
 #[test]
-fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
+fn deleting_a_record_removes_its_aliases_and_deleting_an_alias_keeps_the_record() {
     let database = load(
         "record(ai, a) { alias(aa) info(x, y) }\nrecord(ai, b) { alias(bb) info(n, of_b) }\nrecord(ai, c) { field(INP, b) }\n\
          record(\"#\", a) {}\nrecord(\"#\", bb)\nrecord(ao, a) { field(EGU, new) }\n",
@@ -301,7 +301,7 @@ fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
 }
 
 #[test]
-fn what_dbd_files_describe_is_accepted_where_it_is_here() {
+fn dbd_declarations_are_accepted_only_for_supported_types() {
     let text = "menu(menuColour) { choice(menuColourRed, \"Red\") }\nrecordtype(motor) { field(VAL, DBF_DOUBLE) {} }\n\
                 menu(menuConvert) { choice(menuConvertCavity, \"cavity\") }\nrecordtype(ai) {\n%#include \"link.h\"\n field(VAL, DBF_DOUBLE) { prompt(\"Value\") asl(ASL0) }\n}\n\
                 device(ai, CONSTANT, devAiSoft, \"Soft Channel\")\nregistrar(rsrvRegistrar) variable(atExit, int)\n\
@@ -322,7 +322,7 @@ fn scan_menu(choices: &[&str]) -> String {
 }
 
 #[test]
-fn the_scan_rates_of_a_site_take_the_place_of_those_of_base() {
+fn site_scan_rates_replace_the_default_scan_rates() {
     let site = scan_menu(&["60 second", "1 minute", "6 second", "10 Hz"]);
     let records =
         "record(ai, a) { field(SCAN, \"60 second\") field(SSCN, 5) }\nrecord(ai, b) { field(SCAN, \"10 Hz\") }\n";
@@ -345,7 +345,7 @@ fn the_scan_rates_of_a_site_take_the_place_of_those_of_base() {
 }
 
 #[test]
-fn scan_rates_that_cannot_be_are_reported() {
+fn invalid_scan_rates_are_reported() {
     let menu = scan_menu(&["60 second"]);
     let second = format!("{menu}{menu}{}", scan_menu(&["30 second"]));
     let late = format!("record(ai, a) {{ field(SCAN, \"1 second\") }}\n{menu}");
@@ -372,7 +372,7 @@ fn scan_rates_that_cannot_be_are_reported() {
 }
 
 #[test]
-fn a_description_may_name_record_types_and_device_support_that_are_not_here() {
+fn a_dbd_file_may_declare_unsupported_record_types_and_device_support() {
     let text = format!(
         "{}recordtype(robot) {{ field(VAL, DBF_DOUBLE) {{ special(100) }} }}\nrecordtype(ai) {{ field(NEW, DBF_LONG) {{}} }}\n\
          device(ai, INST_IO, devX, \"asynInt32\")\nregistrar(r) variable(v, int) function(f) link(l, s) driver(d)\n\
@@ -393,7 +393,7 @@ fn a_description_may_name_record_types_and_device_support_that_are_not_here() {
 
 /// Mutated bytes give a result or errors, never a panic.
 #[test]
-fn mutated_files_never_panic() {
+fn loading_mutated_database_files_never_panics() {
     let seed = "record(calc, \"$(P=x)a\") { # c\n field(CALC, \"A+B*(C-1)\") field(INPA, \"b PP MS\")\n \
                 info(n, {a: [1, \"}\"]}) alias(\"q\")\n}\ninclude \"f\"\nrecord(ao, b) { field(OUT, \"[1, 2]\") }\n\
                 record(mbbo, c) { field(ZRST, \"\\x41\\101\") field(NELM, 3) }\n";
@@ -430,7 +430,7 @@ fn mutated_files_never_panic() {
 
 /// The same for the formats that databases are expanded from: substitutions and templates.
 #[test]
-fn mutated_substitutions_and_templates_never_panic() {
+fn loading_mutated_substitutions_and_templates_never_panics() {
     let seeds = [
         "global { P=\"$(P)x\" }\nfile \"a$(N=1)\" { # c\n pattern { A, B } { 1, \"2\\\"\" } {'x' ${Y}}\n}\nfile b { {A=1,B=$(A,B=2)} }\ninclude f\n",
         "record(ai, \"$(P)$(A=$(B,C='d'))\")\ninclude \"f\"\nsubstitute \"A=1,B=$(A)\"\n${X} $(Y\n",
@@ -484,7 +484,7 @@ fn a_hundred_thousand_records_load_in_about_a_second() {
 }
 
 #[test]
-fn a_wrong_row_of_a_substitutions_file_costs_no_other() {
+fn an_invalid_row_of_a_substitutions_file_does_not_affect_other_rows() {
     let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=2)\") }\n";
     let good = "global { P=x: }\nfile motor.template { pattern { N, PREC } { 1, 3 } { 2 } }\n";
     let bad = "file motor.template { {P=y:, N=1, PREC=3} {P=y:, N=2, PREC=high} {P=y:, N=3, PREC=low} }\n";

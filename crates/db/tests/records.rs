@@ -29,7 +29,7 @@ struct TraceReplay {
 }
 
 #[test]
-fn every_trace_is_as_recorded() {
+fn every_record_trace_is_the_same_as_recorded() {
     let folder = match std::env::var_os("TRACES") {
         Some(folder) => PathBuf::from(folder),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records"),

@@ -62,7 +62,7 @@ fn an_array_routine_reads_typed_inputs_and_sets_typed_outputs() {
 }
 
 #[test]
-fn the_result_of_an_array_routine_is_val_and_only_0_writes_outputs() {
+fn an_asub_routine_result_is_stored_in_val_and_negative_results_raise_an_alarm() {
     let mut loader = Loader::default();
     loader.array_routine("code", |call| {
         let code = *call.input::<f64>('A')?.first().ok_or(RoutineFailed)?;
@@ -89,7 +89,7 @@ fn the_result_of_an_array_routine_is_val_and_only_0_writes_outputs() {
 }
 
 #[test]
-fn an_array_routine_that_panics_or_takes_a_wrong_type_fails_and_its_record_goes_on() {
+fn an_array_routine_that_panics_or_uses_a_wrong_type_raises_an_alarm() {
     let mut loader = Loader::default();
     loader.array_routine("faulty", |call| {
         let mode = call.input::<f64>('A')?.first().copied();
@@ -123,7 +123,7 @@ fn an_array_routine_that_panics_or_takes_a_wrong_type_fails_and_its_record_goes_
 }
 
 #[test]
-fn inam_is_called_once_and_subl_chooses_the_routine_of_each_round() {
+fn inam_is_called_once_and_subl_selects_the_routine_for_each_processing() {
     let mut loader = Loader::default();
     loader.array_routine("begin", |call| call.set_output('A', &[100.0]).map(|()| 0));
     for (name, step) in [("up", 1.0), ("down", -1.0)] {
@@ -152,7 +152,7 @@ fn inam_is_called_once_and_subl_chooses_the_routine_of_each_round() {
 }
 
 #[test]
-fn sub_and_asub_have_names_of_their_own() {
+fn sub_and_asub_routines_have_separate_namespaces() {
     let mut loader = Loader::default();
     loader.routine("same", |call| {
         *call.value = 1.0;

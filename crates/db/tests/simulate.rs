@@ -40,7 +40,7 @@ fn shown(database: &Database, name: &str) -> String {
 }
 
 #[test]
-fn a_record_of_an_unknown_type_has_the_fields_that_its_file_sets_and_forwards() {
+fn a_simulated_record_of_an_unknown_type_has_the_fields_set_in_its_file() {
     let database = loader().unwrap().finish().unwrap();
 
     put(&database, "m", "7");
@@ -56,7 +56,7 @@ fn a_record_of_an_unknown_type_has_the_fields_that_its_file_sets_and_forwards() 
 }
 
 #[test]
-fn a_record_of_an_unknown_device_keeps_what_is_put_and_has_its_alarms() {
+fn a_simulated_device_record_keeps_put_values_and_raises_limit_alarms() {
     let database = loader().unwrap().finish().unwrap();
 
     put(&database, "t", "7");
@@ -89,7 +89,7 @@ fn inert_records_are_counted_by_type_and_device() {
 }
 
 #[test]
-fn other_mistakes_are_still_errors() {
+fn simulation_still_reports_other_load_errors() {
     let mut loader = Loader::default();
     loader.enable_simulation();
     let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(throttle, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\
@@ -105,7 +105,7 @@ fn other_mistakes_are_still_errors() {
 }
 
 #[test]
-fn an_address_without_a_device_is_an_error_even_where_devices_are_simulated() {
+fn an_address_without_a_dtyp_is_an_error_even_in_simulation() {
     let mut loader = Loader::default();
     loader.enable_simulation();
     let text = "record(ai, \"a\") { field(INP, \"#C0 S0\") }\nrecord(ai, \"b\") { field(INP, \"@asyn(P)\") }\n";
@@ -131,7 +131,7 @@ record(table, "t") { field(M0XL, "m.VAL") field(AUNIT, "ur") }
 "#;
 
 #[test]
-fn a_record_of_a_type_whose_fields_are_known_has_all_of_them_with_their_types_and_initial_values() {
+fn a_simulated_record_of_a_known_type_has_all_fields_with_types_and_initial_values() {
     let mut loader = Loader::default();
     loader.enable_simulation();
     loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
@@ -172,7 +172,7 @@ fn a_record_of_a_type_whose_fields_are_known_has_all_of_them_with_their_types_an
 }
 
 #[test]
-fn a_record_of_a_type_whose_fields_are_known_keeps_what_is_put_and_its_own_links_lead_nowhere() {
+fn a_simulated_record_of_a_known_type_keeps_put_values_and_opens_no_links() {
     let mut loader = Loader::default();
     loader.enable_simulation();
     loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
@@ -199,7 +199,7 @@ fn a_record_of_a_type_whose_fields_are_known_keeps_what_is_put_and_its_own_links
 }
 
 #[test]
-fn without_simulation_such_a_record_is_reported_served_and_invalid_and_does_not_process() {
+fn without_simulation_a_record_of_an_unsupported_type_is_invalid_and_not_processed() {
     let mut loader = Loader::default();
     let errors = loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap_err();
 

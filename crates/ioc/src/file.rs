@@ -62,7 +62,7 @@ mod tests {
     use crate::testing::Folder;
 
     #[test]
-    fn pipes_devices_and_folders_are_refused_at_once() {
+    fn pipes_devices_and_directories_are_rejected_without_blocking() {
         let folder = Folder::new();
         let pipe = folder.path("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_its_bound_and_a_larger_one_is_refused() {
+    fn a_file_above_the_size_limit_is_rejected() {
         let folder = Folder::new();
         let path = folder.path("file");
         std::fs::write(&path, "1234").unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_an_end_costs_no_memory() {
+    fn an_oversized_sparse_file_is_rejected() {
         let folder = Folder::new();
         let path = folder.path("sparse");
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();

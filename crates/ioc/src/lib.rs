@@ -3,13 +3,14 @@
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
 
+mod access_control;
 pub mod autosave;
+mod driver;
 pub mod file;
-mod guard;
 mod limit;
+mod link_client;
 mod metrics;
 mod names;
-mod outside;
 mod printable;
 mod pv;
 mod reccaster;
@@ -18,7 +19,6 @@ mod site;
 mod stats;
 #[cfg(test)]
 mod testing;
-mod turn;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-pub use guard::{Policy, PutCallback, PutEvent};
+pub use access_control::{Policy, PutCallback, PutEvent};
 pub use metrics::CountMissingPuts;
 pub use printable::printable;
 pub use reccaster::RecSyncConfig;
@@ -40,12 +40,12 @@ use fodo_net::{
     ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source, SourceChain,
 };
 
+use crate::access_control::{AccessControl, Rules};
 use crate::autosave::saver::Saver;
-use crate::guard::{AccessControl, Rules};
+use crate::driver::DatabaseDriver;
+use crate::link_client::LinkClient;
 use crate::metrics::Metrics;
-use crate::outside::LinkClient;
 use crate::stats::IocStats;
-use crate::turn::DatabaseDriver;
 
 /// Why an IOC cannot start.
 #[derive(Debug)]
@@ -214,12 +214,12 @@ impl Ioc {
         let (n_records, n_omitted) = (self.database.record_names().count(), self.n_omitted);
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let surroundings = self.surroundings;
-        let crank = DatabaseDriver::new(self.database, self.guard);
-        crank.set_rules(self.rules);
-        crank.start();
+        let driver = DatabaseDriver::new(self.database, self.guard);
+        driver.set_rules(self.rules);
+        driver.start();
         let stats =
             config.status_prefix.clone().map(|prefix| (IocStats::new((n_records, n_omitted), &surroundings), prefix));
-        let mut source: Arc<dyn Source> = Arc::new(pv::Records::new(crank.clone()));
+        let mut source: Arc<dyn Source> = Arc::new(pv::Records::new(driver.clone()));
         if let Some((stats, prefix)) = &stats {
             source = Arc::new(SourceChain::new(vec![source, Arc::new(stats.table(prefix))]));
         }
@@ -227,26 +227,26 @@ impl Ioc {
         if let Some((mut stats, _)) = stats {
             server.refresh_every_second(move |clients, _| stats.refresh(clients)).map_err(IocError::Server)?;
         }
-        crank.set_signal(server.rights_signal());
+        driver.set_signal(server.rights_signal());
         // A put through a link ends when the target record has processed, so it has no timeout.
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
-        let outside = links.map(|config| LinkClient::start(&crank, Context::new(config)));
+        let outside = links.map(|config| LinkClient::start(&driver, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
         let page = self.metrics.map(|(listener, left_out)| {
-            let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
-            let metrics = Metrics { crank, observer, n_records, n_omitted, started, left_out };
+            let (driver, observer, started) = (driver.clone(), server.observer(), SystemTime::now());
+            let metrics = Metrics { driver, observer, n_records, n_omitted, started, left_out };
             let (path, text) = ("/metrics", Box::new(move || metrics.text()));
             Page::serve(listener, PageConfig { path, content_type: metrics::CONTENT_TYPE, text })
         });
         let metrics = page.transpose().map_err(IocError::System)?;
-        let scans = crank.clone();
+        let scans = driver.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
         let (server, scans, reccaster, saver) = (Some(server), Some(thread), None, None);
         Ok(RunningIoc {
-            crank,
+            driver,
             outside,
             server,
             scans,
@@ -264,7 +264,7 @@ impl Ioc {
 /// A running IOC; dropping it stops it.
 #[derive(Debug)]
 pub struct RunningIoc {
-    crank: Arc<DatabaseDriver>,
+    driver: Arc<DatabaseDriver>,
     outside: Option<LinkClient>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
@@ -284,17 +284,17 @@ impl RunningIoc {
     /// Returns warnings about parts that have no effect, one line each. If the file cannot be read or contains errors,
     /// the previous rules stay in force. Without an access file this does nothing.
     pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
-        let read = self.crank.guard().reload(self.crank.database());
+        let read = self.driver.guard().reload(self.driver.database());
         let Some(mut rules) = read? else { return Ok(Vec::new()) };
         let warnings = std::mem::take(&mut rules.warnings);
-        self.crank.set_rules(rules);
+        self.driver.set_rules(rules);
         Ok(warnings)
     }
 
     /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`.
     pub fn announce(&mut self, recsync: RecSyncConfig, log: Log) -> Result<(), IocError> {
         let (port, config) = (recsync.port, recsync.config(self.address));
-        let items = recsync.items(self.crank.clone(), &self.surroundings, self.tcp_port());
+        let items = recsync.items(self.driver.clone(), &self.surroundings, self.tcp_port());
         let reccaster = RecCaster::start(config, items, log);
         self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
         Ok(())
@@ -324,13 +324,13 @@ impl RunningIoc {
     fn saver(&mut self) -> std::io::Result<&Saver> {
         let saver = match self.saver.take() {
             Some(saver) => saver,
-            None => Saver::start(self.crank.clone(), self.log.clone())?,
+            None => Saver::start(self.driver.clone(), self.log.clone())?,
         };
         Ok(self.saver.insert(saver))
     }
 
-    fn crank(&self) -> Arc<DatabaseDriver> {
-        self.crank.clone()
+    fn driver(&self) -> Arc<DatabaseDriver> {
+        self.driver.clone()
     }
 
     /// The TCP port for circuits.
@@ -358,7 +358,7 @@ impl RunningIoc {
         self.metrics.take();
         self.reccaster.take();
         self.server.take();
-        self.crank.stop();
+        self.driver.stop();
         if let Some(scans) = self.scans.take() {
             // A panic of the scan thread is already on stderr.
             let _ = scans.join();

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fodo_net::process::ProcessFacts;
 use fodo_net::{ClientStatus, Observer, host_with_most_unused_clients};
 
-use crate::turn::DatabaseDriver;
+use crate::driver::DatabaseDriver;
 
 /// The content type of the Prometheus exposition format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,7 +19,7 @@ pub type CountMissingPuts = Arc<AtomicU64>;
 /// The sources of the metrics.
 #[derive(Debug)]
 pub struct Metrics {
-    pub crank: Arc<DatabaseDriver>,
+    pub driver: Arc<DatabaseDriver>,
     pub observer: Observer,
     pub n_records: usize,
     pub n_omitted: usize,
@@ -115,7 +115,7 @@ impl Metrics {
     }
 
     fn database(&self, page: &mut MetricsText) {
-        let database = self.crank.database();
+        let database = self.driver.database();
         page.number("fodo_records", MetricType::Gauge, "Records served.", self.n_records as f64);
         let help = "Records, fields and other statements left out because of errors in databases.";
         page.number("fodo_load_errors", MetricType::Gauge, help, self.n_omitted as f64);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_shown_and_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("a\tb\nGrüße"), "a\tb\nGrüße");
         assert_eq!(printable("\u{1b}[2J\r\u{7f}\u{9b}x"), "\\u{1b}[2J\\r\\u{7f}\\u{9b}x");
     }

@@ -9,13 +9,13 @@ use fodo_db::{
 };
 use fodo_net::{ChannelAccessPv, Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
+use crate::driver::DatabaseDriver;
 use crate::limit;
-use crate::turn::DatabaseDriver;
 
 /// The records of a database as a source of PVs.
 #[derive(Debug)]
 pub struct Records {
-    crank: Arc<DatabaseDriver>,
+    driver: Arc<DatabaseDriver>,
     /// One object for each field that has a channel.
     open: Mutex<OpenPvs>,
 }
@@ -28,25 +28,25 @@ struct OpenPvs {
 }
 
 impl Records {
-    pub fn new(crank: Arc<DatabaseDriver>) -> Records {
-        Records { crank, open: Mutex::default() }
+    pub fn new(driver: Arc<DatabaseDriver>) -> Records {
+        Records { driver, open: Mutex::default() }
     }
 }
 
 impl Source for Records {
     fn serves(&self, name: &str) -> bool {
-        self.crank.database().has_channel(name)
+        self.driver.database().has_channel(name)
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        let ChannelField { field, filters } = self.crank.database().channel(name).ok()?;
+        let ChannelField { field, filters } = self.driver.database().channel(name).ok()?;
         let pv = self.open_field(field);
         // Filters have state, so each channel with filters needs its own PV.
         Some(if filters.is_empty() { pv } else { RecordPv::filtered(pv, filters) })
     }
 
     fn refusal_reason(&self, name: &str) -> Option<String> {
-        match self.crank.database().channel(name) {
+        match self.driver.database().channel(name) {
             Err(ChannelError::Filter(error)) => Some(error.to_string()),
             Err(ChannelError::Unknown) | Ok(_) => None,
         }
@@ -59,7 +59,7 @@ impl Records {
         if let Some(pv) = open.pvs.get(&field).and_then(Weak::upgrade) {
             return pv;
         }
-        let pv = RecordPv::new(self.crank.clone(), field);
+        let pv = RecordPv::new(self.driver.clone(), field);
         if open.pvs.len() >= open.prune_at {
             open.pvs.retain(|_, pv| pv.strong_count() > 0);
             open.prune_at = (2 * open.pvs.len()).max(1024);
@@ -72,7 +72,7 @@ impl Records {
 /// A field of a record, or one channel to it with filters.
 #[derive(Debug)]
 pub struct RecordPv {
-    crank: Arc<DatabaseDriver>,
+    driver: Arc<DatabaseDriver>,
     field: FieldRef,
     posts: Posts,
     me: Weak<RecordPv>,
@@ -102,18 +102,18 @@ fn n_posts(count_max: u32) -> usize {
 }
 
 impl RecordPv {
-    fn new(crank: Arc<DatabaseDriver>, field: FieldRef) -> Arc<RecordPv> {
-        let count_max = crank.database().facts(field).count_max;
-        RecordPv::with(crank, field, count_max, None)
+    fn new(driver: Arc<DatabaseDriver>, field: FieldRef) -> Arc<RecordPv> {
+        let count_max = driver.database().facts(field).count_max;
+        RecordPv::with(driver, field, count_max, None)
     }
 
     fn filtered(of: Arc<RecordPv>, filters: Vec<Filter>) -> Arc<RecordPv> {
-        let (crank, field) = (of.crank.clone(), of.field);
-        let mut facts = crank.database().facts(field);
+        let (driver, field) = (of.driver.clone(), of.field);
+        let mut facts = driver.database().facts(field);
         let chain = Mutex::new(FilterChain::new(filters, &mut facts));
         let count_max = facts.count_max;
         RecordPv::with(
-            crank,
+            driver,
             field,
             count_max,
             Some(Box::new(FilterState { of, facts, chain, wanted: AtomicU8::new(0) })),
@@ -121,13 +121,13 @@ impl RecordPv {
     }
 
     fn with(
-        crank: Arc<DatabaseDriver>,
+        driver: Arc<DatabaseDriver>,
         field: FieldRef,
         count_max: u32,
         filtered: Option<Box<FilterState>>,
     ) -> Arc<RecordPv> {
         let posts = Posts::new(n_posts(count_max));
-        Arc::new_cyclic(|me| RecordPv { crank, field, posts, me: me.clone(), filtered, fed: OnceLock::new() })
+        Arc::new_cyclic(|me| RecordPv { driver, field, posts, me: me.clone(), filtered, fed: OnceLock::new() })
     }
 
     pub fn field(&self) -> FieldRef {
@@ -164,7 +164,7 @@ impl RecordPv {
         if mask.is_empty() {
             return;
         }
-        let moment = self.crank.filter_context(self.field);
+        let moment = self.driver.filter_context(self.field);
         if let Some((mask, reading)) = lock(&filtered.chain).update(mask, reading.clone(), &moment) {
             self.posts.post(Post { mask, reading });
         }
@@ -175,21 +175,21 @@ impl Pv for RecordPv {
     fn facts(&self) -> PvFacts {
         let facts = match &self.filtered {
             Some(filtered) => filtered.facts.clone(),
-            None => self.crank.database().facts(self.field),
+            None => self.driver.database().facts(self.field),
         };
         PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only: facts.is_read_only }
     }
 
     fn read(&self) -> Reading {
-        let reading = self.crank.database().read(self.field);
+        let reading = self.driver.database().read(self.field);
         match &self.filtered {
-            Some(filtered) => lock(&filtered.chain).read(reading, &self.crank.filter_context(self.field)),
+            Some(filtered) => lock(&filtered.chain).read(reading, &self.driver.filter_context(self.field)),
             None => reading,
         }
     }
 
     fn meta(&self) -> Arc<Meta> {
-        let meta = self.crank.database().meta(self.field);
+        let meta = self.driver.database().meta(self.field);
         match &self.filtered {
             // An integer time stamp has no decimals, regardless of the record's PREC.
             Some(filtered) if filtered.facts.kind == Kind::U32 => {
@@ -200,15 +200,15 @@ impl Pv for RecordPv {
     }
 
     fn rights(&self, by: &Peer) -> Rights {
-        self.crank.guard().allowed(self.crank.database(), self.field, by)
+        self.driver.guard().allowed(self.driver.database(), self.field, by)
     }
 
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
-        self.crank.put(self.field, value, Some(by), completion).map_err(refusal)
+        self.driver.put(self.field, value, Some(by), completion).map_err(refusal)
     }
 
     fn cancel_put(&self, put: u64) {
-        self.crank.give_up(self.field, PutId(put));
+        self.driver.give_up(self.field, PutId(put));
     }
 
     fn posts(&self) -> &Posts {
@@ -217,18 +217,18 @@ impl Pv for RecordPv {
 
     fn listeners_changed(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.crank.watch(&me);
+            self.driver.watch(&me);
         }
     }
 
     fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
-        self.crank.while_locked(&mut || subscribe(self.crank.database().read(self.field)));
+        self.driver.while_locked(&mut || subscribe(self.driver.database().read(self.field)));
     }
 
     fn first_update(&self, reading: Reading, mask: EventMask) -> Option<Reading> {
         let Some(filtered) = &self.filtered else { return Some(reading) };
         filtered.wanted.fetch_or(mask.0, Ordering::Relaxed);
-        let moment = self.crank.filter_context(self.field);
+        let moment = self.driver.filter_context(self.field);
         let (_, reading) = lock(&filtered.chain).update(mask, reading, &moment)?;
         Some(reading)
     }
@@ -240,15 +240,15 @@ impl Pv for RecordPv {
 
 impl ChannelAccessPv for RecordPv {
     fn class_name(&self) -> &'static str {
-        self.crank.database().facts(self.field).record_type
+        self.driver.database().facts(self.field).record_type
     }
 
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
         // As in rsrv, a read-only channel rejects acknowledgements too.
-        if self.crank.database().facts(self.field).is_read_only {
+        if self.driver.database().facts(self.field).is_read_only {
             return Err(PutRefusal::ReadOnly);
         }
-        self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
+        self.driver.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
     }
 }
 
@@ -264,7 +264,7 @@ pub fn refusal(error: PutError) -> PutRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::AccessControl;
+    use crate::access_control::AccessControl;
     use fodo_db::Loader;
 
     fn records() -> Records {
@@ -275,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn more_posts_are_kept_of_a_scalar_than_of_an_array() {
+    fn scalars_queue_more_posts_than_arrays() {
         assert!(n_posts(1) > n_posts(2));
         assert_eq!(n_posts(2), n_posts(1000));
     }
 
     #[test]
-    fn a_name_is_served_where_a_record_has_such_a_field() {
+    fn a_name_is_served_if_the_record_has_the_field() {
         let records = records();
 
         for (name, is_served) in [("a", true), ("a.PREC", true), ("a.NOPE", false), ("b", false)] {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn two_channels_share_a_field_and_one_with_a_filter_is_apart() {
+    fn unfiltered_channels_of_a_field_share_its_pv_and_a_filtered_one_does_not() {
         let records = records();
         let open = |name: &str| records.open(name).unwrap();
 
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_wrong_is_refused_with_a_reason_and_an_unknown_name_without() {
+    fn an_invalid_filter_is_rejected_with_a_reason_and_an_unknown_name_without() {
         let records = records();
 
         assert!(records.refusal_reason("a.{\"nope\":{}}").is_some_and(|why| why.contains("nope")));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_stamp_in_whole_numbers_has_no_digits_after_the_point() {
+    fn an_integer_time_stamp_has_precision_zero() {
         let records = records();
 
         let seconds = records.open("a.{ts:{num:'sec'}}").unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_field_that_is_written_through_takes_an_acknowledgement() {
+    fn only_writable_fields_accept_alarm_acknowledgements() {
         let records = records();
         let acknowledge =
             |name: &str| records.open(name).unwrap().channel_access().unwrap().acknowledge(None, Some(Severity::Major));

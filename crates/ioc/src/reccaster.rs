@@ -9,9 +9,9 @@ use fodo_data::{Scalar, Text};
 use fodo_net::process;
 use fodo_net::reccaster::{ItemSource, RecCasterConfig, RecSyncItem, RecSyncItems, RecSyncTimeouts};
 
+use crate::driver::DatabaseDriver;
 use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};
-use crate::turn::DatabaseDriver;
 
 /// The configuration of the announcements to RecCeivers.
 #[derive(Clone, Debug)]
@@ -57,12 +57,12 @@ impl RecSyncConfig {
     }
 
     /// The data to send for an IOC that serves on this TCP port.
-    pub fn items(self, crank: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> ItemSource {
+    pub fn items(self, driver: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> ItemSource {
         let variables = self.environment(surroundings, tcp_port);
         let kept_back: Arc<[String]> = self.kept_back.into();
         Box::new(move || {
             let variables = variables.clone().into_iter().map(|(name, value)| RecSyncItem::Variable { name, value });
-            Box::new(variables.chain(records(crank.clone(), kept_back.clone())))
+            Box::new(variables.chain(records(driver.clone(), kept_back.clone())))
         })
     }
 
@@ -84,26 +84,26 @@ impl RecSyncConfig {
 }
 
 /// Iterates over the records; each is read when it is sent.
-fn records(crank: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> RecSyncItems {
+fn records(driver: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> RecSyncItems {
     let mut aliases: HashMap<Text, Vec<String>> = HashMap::new();
-    for (alias, record) in crank.database().aliases() {
+    for (alias, record) in driver.database().aliases() {
         aliases.entry(record).or_default().push(alias.to_string());
     }
     let is_told = move |name: &str| !kept_back.iter().any(|pattern| matches(pattern, name));
     Box::new(
         (0..)
             .map_while(move |index| {
-                let name = crank.database().record_name(index)?;
+                let name = driver.database().record_name(index)?;
                 let aliases = aliases.get(&Text::from(name)).map_or(&[][..], Vec::as_slice);
                 let aliases = aliases.iter().filter(|alias| is_told(alias)).cloned().map(RecSyncItem::Alias);
-                Some(if is_told(name) { record(&crank, name, aliases) } else { Vec::new() })
+                Some(if is_told(name) { record(&driver, name, aliases) } else { Vec::new() })
             })
             .flatten(),
     )
 }
 
-fn record(crank: &DatabaseDriver, name: &str, aliases: impl Iterator<Item = RecSyncItem>) -> Vec<RecSyncItem> {
-    let database = crank.database();
+fn record(driver: &DatabaseDriver, name: &str, aliases: impl Iterator<Item = RecSyncItem>) -> Vec<RecSyncItem> {
+    let database = driver.database();
     let Some(field) = database.field(name) else { return Vec::new() };
     let record_type = database.facts(field).record_type;
     let info = |name: &Text, value: &Text| RecSyncItem::Info { name: name.to_string(), value: value.to_string() };

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_are_parts_of_all_processors() {
+    fn cpu_loads_are_percentages_of_all_processors() {
         let (before, now) = (at(0, 10, (100, 1000)), at(4, 12, (400, 1600)));
 
         assert_eq!(own_load(&before, &now, 2), 25.0);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_since_the_start_counts_days_where_there_are_some() {
+    fn the_uptime_includes_days_if_there_are_any() {
         let up = |s| up_time(Duration::from_secs(s));
 
         assert_eq!(up(3_661), "01:01:01");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_goes_on_in_its_second_part() {
+    fn a_long_text_continues_in_its_second_part() {
         let text = format!("{}{}", "ä".repeat(20), "b".repeat(50));
 
         assert_eq!((part(&text, 0), part(&text, 1)), ("ä".repeat(19), format!("ä{}", "b".repeat(37))));

@@ -30,7 +30,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_folder_of_a_test_is_gone_after_it() {
+fn a_test_folder_is_removed_when_dropped() {
     let folder = Folder::new();
     let path = folder.path("file");
     std::fs::write(&path, "x").unwrap();

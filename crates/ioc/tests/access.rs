@@ -89,7 +89,7 @@ fn file_of(path: &Path) -> String {
 }
 
 #[test]
-fn a_calc_that_turns_with_its_input_is_told_and_holds_for_puts() {
+fn a_change_of_a_calc_rule_is_reported_to_clients_and_applies_to_puts() {
     let folder = Folder::new("calc");
     let (_running, context) = folder.serve(folder.policy());
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
@@ -106,7 +106,7 @@ fn a_calc_that_turns_with_its_input_is_told_and_holds_for_puts() {
 }
 
 #[test]
-fn a_put_to_asg_moves_its_record_to_other_rules() {
+fn a_put_to_asg_changes_the_access_rules_of_its_record() {
     let folder = Folder::new("asg");
     let (_running, context) = folder.serve(folder.policy());
     let (free, group) = (channel(&context, "free"), channel(&context, "free.ASG"));
@@ -120,7 +120,7 @@ fn a_put_to_asg_moves_its_record_to_other_rules() {
 }
 
 #[test]
-fn a_file_that_is_read_again_holds_for_who_is_connected_and_one_with_a_mistake_does_not() {
+fn a_reloaded_access_file_applies_to_connected_clients_unless_it_is_invalid() {
     let folder = Folder::new("again");
     let (running, context) = folder.serve(folder.policy());
     let free = channel(&context, "free");
@@ -137,7 +137,7 @@ fn a_file_that_is_read_again_holds_for_who_is_connected_and_one_with_a_mistake_d
 }
 
 #[test]
-fn a_read_only_server_lets_nobody_write_whatever_the_file_says() {
+fn a_read_only_server_rejects_every_put_despite_access_rules() {
     let folder = Folder::new("read-only");
     let (_running, context) = folder.serve(Policy { is_read_only: true, ..folder.policy() });
     let free = channel(&context, "free");
@@ -148,7 +148,7 @@ fn a_read_only_server_lets_nobody_write_whatever_the_file_says() {
 }
 
 #[test]
-fn hosts_go_by_their_addresses_where_that_is_wanted() {
+fn access_rules_match_hosts_by_address_if_configured() {
     let folder = Folder::new("address");
     let by_name = folder.serve(folder.policy());
     let by_address = folder.serve(Policy { goes_by_address: true, ..folder.policy() });
@@ -174,7 +174,7 @@ fn noting() -> (Policy, Arc<Mutex<Vec<PutEvent>>>) {
 }
 
 #[test]
-fn a_put_that_waits_for_its_record_is_noted_once_it_is_written() {
+fn a_queued_put_is_logged_after_it_is_written() {
     let folder = Folder::new("waits");
     let (policy, notes) = noting();
     let (_running, context) = folder.serve(policy);
@@ -189,7 +189,7 @@ fn a_put_that_waits_for_its_record_is_noted_once_it_is_written() {
 }
 
 #[test]
-fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
+fn a_queued_put_of_a_disconnected_client_is_not_logged() {
     let folder = Folder::new("goes");
     let (policy, notes) = noting();
     let (running, context) = folder.serve(policy);
@@ -213,7 +213,7 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
 }
 
 #[test]
-fn puts_under_trapwrite_are_noted_with_what_was_and_what_is() {
+fn puts_with_trapwrite_are_logged_with_old_and_new_value() {
     let folder = Folder::new("notes");
     let (Policy { tell_put, .. }, notes) = noting();
     let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });

@@ -49,7 +49,7 @@ fn value(channel: &Channel) -> Value {
 }
 
 #[test]
-fn a_part_of_an_array_is_read_and_monitored_and_the_channel_tells_its_size() {
+fn an_array_slice_is_read_and_monitored_and_the_channel_reports_its_size() {
     let (ioc, ..) = ioc();
     let context = client(&ioc);
     let whole = context.channel("f:wave").unwrap();
@@ -81,7 +81,7 @@ fn next_values(monitor: &fodo_net::Monitor, n: usize) -> Vec<Value> {
 }
 
 #[test]
-fn each_channel_remembers_for_itself_what_passed_and_gets_pass_always() {
+fn filter_state_is_per_channel_and_gets_always_pass() {
     let (ioc, ..) = ioc();
     let context = client(&ioc);
     let ao = context.channel("f:ao").unwrap();
@@ -106,7 +106,7 @@ fn each_channel_remembers_for_itself_what_passed_and_gets_pass_always() {
 }
 
 #[test]
-fn a_subscription_that_waits_for_a_state_begins_with_nothing() {
+fn a_subscription_with_a_sync_filter_sends_no_initial_update_while_its_state_is_off() {
     let (ioc, states, _) = ioc();
     let beam = states.create("beam");
     let context = client(&ioc);
@@ -126,7 +126,7 @@ fn a_subscription_that_waits_for_a_state_begins_with_nothing() {
 }
 
 #[test]
-fn a_time_stamp_is_read_as_the_value_and_put_as_the_field() {
+fn a_ts_filter_channel_reads_the_time_stamp_and_writes_the_field() {
     let (ioc, ..) = ioc();
     let context = client(&ioc);
     let stamp = context.channel("f:ao.{ts:{num:'dbl',epoch:'unix'}}").unwrap();
@@ -167,8 +167,9 @@ fn created(stream: &mut TcpStream, cid: u32, name: &str) -> Answer {
     }
 }
 
+// Row 29 of docs/reference/faults.md.
 #[test]
-fn row_29_a_bad_filter_fails_its_channel_and_the_log_says_why_once() {
+fn an_invalid_filter_fails_its_channel_and_is_logged_once() {
     let (ioc, _, lines) = ioc();
     let mut gateway = raw(&ioc);
     let deep = format!("f:ao.{{dbnd:{}", "[".repeat(400));
@@ -189,8 +190,9 @@ fn row_29_a_bad_filter_fails_its_channel_and_the_log_says_why_once() {
     assert!(matches!(created(&mut gateway, 99, "f:ao.{dbnd:{abs:1}}"), Answer::CreateChan { .. }));
 }
 
+// Row 29 of docs/reference/faults.md.
 #[test]
-fn row_29_a_name_of_fifteen_thousand_brackets_fails_its_channel_and_no_other() {
+fn a_channel_name_with_fifteen_thousand_brackets_fails_only_its_own_channel() {
     let (ioc, ..) = ioc();
     let mut gateway = raw(&ioc);
     assert!(matches!(created(&mut gateway, 1, "f:ao"), Answer::CreateChan { .. }));
@@ -202,7 +204,7 @@ fn row_29_a_name_of_fifteen_thousand_brackets_fails_its_channel_and_no_other() {
 }
 
 #[test]
-fn a_client_is_told_that_a_channel_with_a_bad_filter_is_refused() {
+fn a_client_receives_a_refusal_for_a_channel_with_an_invalid_filter() {
     let (ioc, ..) = ioc();
 
     let refused = client(&ioc).channel("f:ao.{dbnd:1}").unwrap().get_timeout(Duration::from_secs(1)).unwrap_err();

@@ -83,7 +83,7 @@ fn until_severity(channel: &Channel, wanted: Severity) {
 }
 
 #[test]
-fn a_record_follows_one_of_another_ioc_through_its_restart() {
+fn a_cp_link_to_another_ioc_recovers_after_its_restart() {
     let far_port = port();
     let far_db = r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") }"#;
     let far = serve(far_db, far_port, &[]);
@@ -107,7 +107,7 @@ fn a_record_follows_one_of_another_ioc_through_its_restart() {
 }
 
 #[test]
-fn a_pv_that_comes_back_as_another_type_is_read_and_written_as_that() {
+fn a_link_adapts_to_a_pv_that_reconnects_with_another_type() {
     let far_port = port();
     let far = serve(r#"record(ao, "x") { field(VAL, "1.5") field(PINI, "YES") }"#, far_port, &[]);
     let near =
@@ -128,7 +128,7 @@ fn a_pv_that_comes_back_as_another_type_is_read_and_written_as_that() {
 }
 
 #[test]
-fn an_output_and_a_forward_link_reach_another_ioc_and_a_put_waits_for_its_processing() {
+fn output_and_forward_links_process_records_of_another_ioc() {
     let far_port = port();
     let far = serve(
         r#"record(ao, "y") { field(FLNK, "n") }
@@ -167,7 +167,7 @@ fn an_output_and_a_forward_link_reach_another_ioc_and_a_put_waits_for_its_proces
 }
 
 #[test]
-fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
+fn two_iocs_with_circular_links_use_bounded_resources_and_serve_clients() {
     let (one_port, other_port) = (port(), port());
     let one = serve(
         r#"record(calc, "a") { field(CALC, "A+1") field(INPA, "b CP") } record(ao, "free") {}"#,
@@ -188,7 +188,7 @@ fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
 }
 
 #[test]
-fn ten_thousand_links_connect_and_follow() {
+fn ten_thousand_links_connect_and_receive_updates() {
     const N: usize = 10_000;
     let far_port = port();
     let (mut far_db, mut near_db) = (String::new(), String::new());
@@ -210,7 +210,7 @@ fn ten_thousand_links_connect_and_follow() {
 }
 
 #[test]
-fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
+fn an_access_rule_with_an_external_input_applies_only_while_it_is_connected() {
     let far_port = port();
     let far = serve(r#"record(ao, "key") { field(VAL, "0") }"#, far_port, &[]);
     let rules = File::new(r#"ASG(DEFAULT) { INPA("key") RULE(1, READ) RULE(1, WRITE) { CALC("A=1") } }"#);
@@ -232,8 +232,9 @@ fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
     until_so(&x, "closed", || !may_write());
 }
 
+// Row 57 of docs/reference/faults.md.
 #[test]
-fn row_57_a_link_that_is_put_in_its_own_callback_again_and_again_leaves_the_others_alone() {
+fn a_link_that_is_rewritten_on_every_update_does_not_disturb_other_links() {
     let far_port = port();
     let far = serve(r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") } record(ao, "y") {}"#, far_port, &[]);
     // The target of `a`'s CP link processes it, which writes that link, and the new link delivers a value.
@@ -254,8 +255,9 @@ fn row_57_a_link_that_is_put_in_its_own_callback_again_and_again_leaves_the_othe
     assert!(n_channels < 50, "{n_channels} channels for two links");
 }
 
+// Row 58 of docs/reference/faults.md.
 #[test]
-fn row_58_an_ioc_with_links_under_way_stops_at_once() {
+fn an_ioc_with_active_and_connecting_links_stops_quickly() {
     let (far_port, nowhere) = (port(), port());
     let mut db = String::new();
     for index in 0..2_000 {

@@ -19,7 +19,7 @@ record(ao, "other") {}
 "#;
 
 #[test]
-fn endless_loops_keep_no_client_waiting_and_no_stop() {
+fn endless_record_loops_block_neither_clients_nor_shutdown() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("loops.db");
     std::fs::write(&file, RECORDS).unwrap();
     let config = ServerConfig::isolated();

@@ -50,7 +50,7 @@ fn next_update(monitor: &Monitor) {
 }
 
 #[test]
-fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
+fn the_metrics_page_contains_every_counter_with_help_and_type() {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let left_out = Arc::new(AtomicU64::new(3));
@@ -97,7 +97,7 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
 }
 
 #[test]
-fn without_a_put_log_there_is_no_number_of_it_and_without_a_page_no_address() {
+fn put_log_metrics_and_the_metrics_address_exist_only_if_configured() {
     let metered = load()
         .metered(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), None)
         .unwrap()
@@ -112,7 +112,7 @@ fn without_a_put_log_there_is_no_number_of_it_and_without_a_page_no_address() {
 }
 
 #[test]
-fn errors_of_the_start_say_what_cannot_be_had() {
+fn startup_errors_name_the_unavailable_resource() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
 

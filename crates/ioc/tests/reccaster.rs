@@ -139,7 +139,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
 }
 
 #[test]
-fn a_receiver_is_told_the_environment_and_every_record_with_what_belongs_to_it() {
+fn a_recceiver_receives_the_environment_and_every_record_with_aliases_and_info_items() {
     let (ioc, receiver) = ioc("all", RECORDS);
 
     let told = receiver.meet().told();
@@ -164,7 +164,7 @@ fn a_receiver_is_told_the_environment_and_every_record_with_what_belongs_to_it()
 }
 
 #[test]
-fn pings_are_answered_and_a_receiver_that_starts_again_is_told_again() {
+fn a_recceiver_receives_ping_replies_and_after_a_reconnect_all_records_again() {
     let (_ioc, receiver) = ioc("again", RECORDS);
     let mut meeting = receiver.meet();
     let first = meeting.told();
@@ -177,7 +177,7 @@ fn pings_are_answered_and_a_receiver_that_starts_again_is_told_again() {
 }
 
 #[test]
-fn a_receiver_that_takes_nothing_holds_up_neither_records_nor_clients_nor_the_end_of_the_ioc() {
+fn a_recceiver_that_reads_nothing_does_not_block_clients_or_shutdown() {
     let many: String =
         (0..20_000).map(|n| format!("record(ao, \"m:{n}\") {{ field(DESC, \"number {n}\") }}\n")).collect();
     let (ioc, receiver) = ioc("deaf", &many);

@@ -50,7 +50,7 @@ fn number_until(context: &Context, name: &str, is_wanted: impl Fn(f64) -> bool) 
 }
 
 #[test]
-fn screens_of_ioc_stats_find_what_is_counted_and_what_the_system_tells() {
+fn ioc_stats_pvs_report_server_counters_and_system_statistics() {
     let (_ioc, context) = ioc("counts");
 
     number_until(&context, "s:ioc:CA_CLNT_CNT", |n| n == 1.0);
@@ -68,7 +68,7 @@ fn screens_of_ioc_stats_find_what_is_counted_and_what_the_system_tells() {
 }
 
 #[test]
-fn the_heart_beats_once_a_second() {
+fn the_heartbeat_pv_increments_once_per_second() {
     let (_ioc, context) = ioc("heart");
 
     let beats = context.channel("s:ioc:HEARTBEAT").unwrap().monitor(MonitorOptions::default());
@@ -83,7 +83,7 @@ fn the_heart_beats_once_a_second() {
 }
 
 #[test]
-fn where_it_stands_is_told_in_texts_that_nobody_writes() {
+fn ioc_stats_site_strings_are_readable_and_read_only() {
     let (_ioc, context) = ioc("texts");
 
     assert_eq!(value(&context, "s:ioc:LOCATION"), Value::from("hall 3"));
@@ -96,7 +96,7 @@ fn where_it_stands_is_told_in_texts_that_nobody_writes() {
 }
 
 #[test]
-fn a_record_comes_before_a_name_of_ioc_stats_and_the_servers_own_status_stays() {
+fn a_record_overrides_an_ioc_stats_pv_of_the_same_name() {
     let (_ioc, context) = ioc("names");
 
     assert_eq!(value(&context, "s:ioc:ENGINEER"), Value::from("of the plant"));

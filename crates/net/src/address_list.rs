@@ -215,8 +215,9 @@ mod tests {
         list.refresh(now, || {}) || has_changed
     }
 
+    // Row 59 of docs/reference/faults.md.
     #[test]
-    fn row_59_a_name_that_cannot_be_resolved_is_reported_once_and_found_when_it_can() {
+    fn an_unresolved_host_is_reported_once_and_added_when_it_resolves() {
         static N_ASKED: AtomicUsize = AtomicUsize::new(0);
         let resolve = |_: &Host| {
             let is_known = N_ASKED.fetch_add(1, Ordering::Relaxed) >= 2;
@@ -233,8 +234,9 @@ mod tests {
         assert_eq!(list.all(), ["10.0.0.7:5064".parse().unwrap()]);
     }
 
+    // Row 59 of docs/reference/faults.md.
     #[test]
-    fn row_59_a_host_that_moves_is_found_at_its_new_address_and_kept_while_it_cannot_be_resolved() {
+    fn a_host_keeps_its_last_address_until_a_new_one_resolves() {
         static N_ASKED: AtomicUsize = AtomicUsize::new(0);
         let resolve = |_: &Host| {
             let address = [Some("10.0.0.7:5064"), None, Some("10.0.0.8:5064")][N_ASKED.fetch_add(1, Ordering::Relaxed)];
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_need_no_looking_and_stand_once() {
+    fn numeric_addresses_need_no_lookup_and_are_listed_once() {
         let start = Instant::now();
         let fixed = ["127.0.0.1:5064".parse().unwrap()];
 
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_are_looked_at_again_after_a_while_and_sooner_in_doubt() {
+    fn interfaces_are_refreshed_periodically_and_sooner_on_request() {
         let start = Instant::now();
         let mut list = AddressList::new(&[], &[], InterfaceSelection::All(5064), start);
         assert_eq!(list.deadline(), Some(start + limit::ADDRESS_REFRESH));
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_changes_only_when_it_is_looked_at_in_time_and_something_is_new() {
+    fn a_refresh_reports_a_change_only_when_due_and_addresses_differ() {
         let start = Instant::now();
         let automatic = InterfaceSelection::Of(vec![Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)], 5064);
         let mut list = AddressList::new(&["192.0.2.1:5064".parse().unwrap()], &[], automatic, start);
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn doubt_never_puts_a_look_off() {
+    fn an_early_refresh_request_never_delays_the_next_refresh() {
         let start = Instant::now();
         let mut list = AddressList::new(&[], &[], InterfaceSelection::All(5064), start);
 
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_known_are_looked_up_less_often() {
+    fn resolved_host_names_are_looked_up_less_often() {
         let start = Instant::now();
         let known = |_: &Host| Some("10.0.0.7:5064".parse().unwrap());
         for (resolve, next) in

@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_is_always_searched() {
+    fn search_addresses_always_include_the_loopback_address() {
         let addresses = search_addresses(5064);
 
         assert!(addresses.contains(&"127.0.0.1:5064".parse().unwrap()));
     }
 
     #[test]
-    fn an_address_of_this_host_is_known_and_another_is_not() {
+    fn local_addresses_are_distinguished_from_remote_ones() {
         assert!(is_this_host("127.0.0.7".parse().unwrap()));
         assert!(!is_this_host("192.0.2.1".parse().unwrap()) && !is_this_host("::1".parse().unwrap()));
         for address in own_addresses() {
@@ -103,7 +103,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn all_servers_of_this_host_are_reached_by_the_broadcast_address_of_loopback() {
+    fn local_searches_use_the_loopback_broadcast_address() {
         let [here, elsewhere, all] =
             ["127.0.0.1:5064", "10.0.0.1:5065", "127.255.255.255:5064"].map(|text| text.parse::<SocketAddr>().unwrap());
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_go_to_the_network_of_every_interface_once_and_to_no_other_address_of_loopback() {
+    fn each_interface_broadcast_address_is_searched_once() {
         let addresses = search_addresses(5064);
 
         for (address, broadcast) in v4_interfaces().into_iter().filter(|(address, _)| !address.is_loopback()) {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | read, write or monitor a PV | [`Context`] and [`Channel`] |
 //! | read or write many PVs at once | [`many`] |
-//! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or with a [`Source`] of its own |
+//! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or or with your own implementation of [`Source`] |
 //! | find out why a PV is not connected | [`client::diagnosis`], [`Context::next_notice`] |
 //! | monitor a site's searches and beacons | [`traffic_monitor`] |
 //!
@@ -64,7 +64,8 @@
 //!     match event {
 //!         MonitorEvent::Update(reading) => {
 //!             println!("{:?}", reading.value);
-//! #           context.close();
+//!             // The loop ends after the context is closed.
+//!             context.close();
 //!         }
 //!         MonitorEvent::Disconnected => println!("disconnected: the last value may be stale"),
 //!         _ => {}
@@ -79,7 +80,7 @@
 //!
 //! # Await
 //!
-//! Nothing requires an async runtime, and everything works in each of them. An [`Operation`] is a future, a [`Monitor`]
+//! Nothing requires an async runtime, and everything works with any runtime. An [`Operation`] is a future, a [`Monitor`]
 //! is a [`Stream`](futures_core::Stream).
 //!
 //! ```
@@ -95,7 +96,8 @@
 //! let mut monitor = gap.monitor(MonitorOptions::default());
 //! while let Some(event) = monitor.next().await {
 //!     println!("{event:?}");
-//! #   context.close();
+//!     // The stream ends after the context is closed.
+//!     context.close();
 //! }
 //! # Ok::<(), fodo_net::Error>(())
 //! # }).unwrap();
@@ -150,7 +152,10 @@
 //!     Ok(reading) => println!("{:?}", reading.value),
 //!     Err(error) => match error.kind() {
 //!         // Try again: the server may be starting.
-//!         ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } | ErrorKind::Disconnected { .. } => {}
+//!         ErrorKind::NotFound { .. }
+//!         | ErrorKind::NoReply { .. }
+//!         | ErrorKind::ConnectionClosed { .. }
+//!         | ErrorKind::Disconnected { .. } => {}
 //!         ErrorKind::Refused { refusal, .. } => println!("{} refused {refusal}", error.pv()),
 //!         _ => eprintln!("{error}"),
 //!     },

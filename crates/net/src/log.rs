@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_of_one_host_is_logged_once_a_minute_with_the_number_suppressed() {
+    fn repeated_messages_of_a_host_are_logged_once_a_minute_with_a_count() {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_ones_own_is_never_left_out() {
+    fn local_log_messages_are_never_suppressed() {
         let (log, lines) = log(Level::Warning);
 
         for level in [Level::Error, Level::Info, Level::Error] {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_hosts_takes_bounded_memory_and_is_forgotten_later() {
+    fn log_suppression_uses_bounded_memory_for_any_number_of_hosts() {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_pv_is_cut_where_no_honest_name_reaches() {
+    fn the_log_truncates_pv_names_at_the_name_limit() {
         let (log, lines) = log(Level::Debug);
 
         for name in ["x".repeat(NAME_BYTES), "x".repeat(NAME_BYTES + 1), "é".repeat(NAME_BYTES)] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_logged_again_after_the_pause_and_not_just_before() {
+    fn a_repeated_message_is_logged_again_only_after_the_pause() {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_shown_with_its_level() {
+    fn debug_output_of_a_log_contains_its_level() {
         assert!(format!("{:?}", log(Level::Info).0).contains("Info"));
     }
 }

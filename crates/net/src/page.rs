@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_asked_for_by_its_path_whatever_stands_behind_a_question_mark() {
+    fn a_page_request_matches_by_path_and_ignores_the_query() {
         let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
         assert_eq!(parsed("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(ParsedRequest::Page));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_closed_when_it_expires_or_when_there_are_too_many() {
+    fn a_page_connection_closes_on_expiry_or_when_there_are_too_many() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let text = Box::new(String::new);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_answered_with_what_is_wrong_with_it() {
+    fn invalid_page_requests_are_classified_by_their_error() {
         let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
         assert_eq!(parsed("GET / HTTP/1.1\r\n\r\n"), Some(ParsedRequest::NotFound));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_its_status_type_and_length_and_a_head_has_no_page() {
+    fn a_page_reply_has_status_type_and_length_and_head_has_no_body() {
         let now = Instant::now();
         let end = "Connection: close\r\n\r\n";
         let plain = "Content-Type: text/plain; charset=utf-8";
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_handed_out_again_for_a_moment_and_then_made_anew() {
+    fn a_page_is_cached_briefly_and_then_generated_again() {
         let (mut made, mut n_made, start) = (None, 0, Instant::now());
         let mut page = |after| {
             let answer = answered("GET /metrics HTTP/1.1\r\n\r\n", &mut made, &mut n_made, start + after);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_be_as_long_as_the_limit_and_its_lines_may_end_without_returns() {
+    fn a_page_request_may_reach_the_size_limit_and_use_bare_newlines() {
         let parsed = |request: &str| parsed(request.as_bytes(), "/metrics");
 
         assert_eq!(parsed(&"x".repeat(limit::PAGE_REQUEST_BYTES)), None);

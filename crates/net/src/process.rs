@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_behind_their_names() {
+    fn a_number_is_read_after_its_label() {
         let text = "VmPeak:\t  9 kB\nVmRSS:\t  3180 kB\nThreads:\t4\n";
 
         assert_eq!(number_after(text, "VmRSS:"), Some(3180));
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_disk_is_no_work() {
+    fn cpu_time_used_excludes_idle_and_io_wait() {
         assert_eq!(worked("cpu  10 1 5 80 4 0 1 0 7 0\ncpu0 1 2 3\n"), Some((17, 101)));
         assert_eq!(worked(""), None);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_process_on_linux_knows_all_of_itself() {
+    fn linux_reports_all_process_and_host_facts() {
         let (process, host) = (ProcessFacts::now(), HostFacts::now());
 
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000), "{process:?}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_tells_of_this_process_and_its_host_is_plausible() {
+    fn process_and_host_information_is_plausible() {
         let before = cpu_used();
         let mut sum = 0_u64;
         while cpu_used() == before {

@@ -123,8 +123,9 @@ mod tests {
         (client, accepted(listener.accept().unwrap().0, limit::CLIENT_GONE).unwrap())
     }
 
+    // Row 27 of docs/reference/faults.md.
     #[test]
-    fn row_27_the_system_looks_after_clients_and_gives_those_up_that_have_gone() {
+    fn accepted_sockets_have_keepalive_and_a_user_timeout() {
         let (_client, server) = pair();
 
         let socket = socket2::SockRef::from(&server);
@@ -135,15 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_without_end_is_as_long_as_the_system_knows() {
+    fn an_unlimited_timeout_is_accepted_for_a_socket() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
 
         assert!(accepted(listener.accept().unwrap().0, Duration::MAX).is_ok());
     }
 
+    // Row 20 of docs/reference/faults.md.
     #[test]
-    fn row_20_the_system_ends_a_connection_that_takes_nothing_for_the_time_that_was_set() {
+    fn a_connection_whose_peer_reads_nothing_times_out() {
         let (_client, mut server) = pair();
         socket2::SockRef::from(&server).set_tcp_user_timeout(Some(Duration::from_millis(500))).unwrap();
         let start = Instant::now();
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_never_block_and_a_search_may_be_sent_to_everybody() {
+    fn sockets_are_nonblocking_and_search_sockets_may_broadcast() {
         let port = search_udp(1).unwrap().local_addr().unwrap().port();
         for (name, socket) in [
             ("searching", search_udp(7).unwrap()),
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_share_the_port_of_searches_and_a_repeater_has_its_own_alone() {
+    fn servers_share_the_search_port_and_a_repeater_port_is_exclusive() {
         let answers = shared_udp(Ipv4Addr::LOCALHOST, 0).unwrap();
         let address = answers.local_addr().unwrap();
         assert!(shared_udp(Ipv4Addr::LOCALHOST, address.port()).is_ok());
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_begins_without_waiting_and_sends_small_messages_at_once() {
+    fn sockets_connect_without_blocking_and_disable_nagle() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
 
         let stream = connect(listener.local_addr().unwrap()).unwrap();
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_connection_that_has_not_opened_yet_is_under_way() {
+    fn only_a_pending_connect_counts_as_under_way() {
         assert!(is_under_way(&io::ErrorKind::WouldBlock.into()));
         assert!(is_under_way(&rustix::io::Errno::INPROGRESS.into()));
         assert!(!is_under_way(&rustix::io::Errno::CONNREFUSED.into()));

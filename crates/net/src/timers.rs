@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_has_one_timer_and_an_earlier_one_wins() {
+    fn each_object_has_one_timer_and_the_earlier_deadline_wins() {
         let start = Instant::now();
         let mut timers = Timers::default();
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_due_in_the_order_of_their_moments_and_each_once() {
+    fn timers_fire_once_and_in_deadline_order() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut timers = Timers::default();

@@ -170,7 +170,7 @@ impl TrafficMonitor {
                 match index {
                     0 => self.traffic.answered(from, &buffer[..n], clock::now()),
                     _ if is_own => {}
-                    _ => self.traffic.overheard(from, &buffer[..n], clock::now()),
+                    _ => self.traffic.handle_broadcast(from, &buffer[..n], clock::now()),
                 }
                 n_taken += 1;
                 if n_taken == limit::TURN_DATAGRAMS {

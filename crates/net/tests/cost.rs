@@ -43,8 +43,9 @@ fn subscribe(number: u32) -> Vec<u8> {
     with(Request::EventAdd { dbr: DOUBLE, count: 0, sid, subscription }, &payload)
 }
 
+// Rows 17 and 18 of docs/reference/faults.md.
 #[test]
-fn row_17_and_18_channels_and_subscriptions_cost_no_more_than_is_counted_for_them() {
+fn channels_and_subscriptions_use_at_most_the_memory_counted_for_them() {
     const N: u32 = 50_000;
     let pvs: PvTable = (0..N).map(|number| (number.to_string(), SharedPv::new(f64::from(number)))).collect();
     let server = Server::start(ServerConfig::isolated(), Arc::new(pvs)).unwrap();

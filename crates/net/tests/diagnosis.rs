@@ -68,7 +68,7 @@ fn listener() -> (TcpListener, u16) {
 }
 
 #[test]
-fn an_address_where_nobody_listens_is_told_from_one_that_is_silent() {
+fn diagnosis_distinguishes_a_closed_port_from_a_silent_one() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let search_addresses = vec![silent.local_addr().unwrap(), gone];
@@ -85,7 +85,7 @@ fn an_address_where_nobody_listens_is_told_from_one_that_is_silent() {
 }
 
 #[test]
-fn a_server_that_claims_but_takes_no_connection_is_told() {
+fn diagnosis_reports_a_server_that_refuses_the_connection() {
     let (listener, port) = listener();
     drop(listener);
 
@@ -96,7 +96,7 @@ fn a_server_that_claims_but_takes_no_connection_is_told() {
 }
 
 #[test]
-fn a_server_that_takes_the_connection_and_says_nothing_is_told() {
+fn diagnosis_reports_a_server_that_accepts_and_stays_silent() {
     let (_listener, port) = listener();
 
     let diagnosis = Claimer::of(&[port]).diagnosis();
@@ -106,7 +106,7 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_told() {
 }
 
 #[test]
-fn a_server_that_closes_the_connection_is_told() {
+fn diagnosis_reports_a_server_that_closes_the_connection() {
     let (listener, port) = listener();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -121,7 +121,7 @@ fn a_server_that_closes_the_connection_is_told() {
 }
 
 #[test]
-fn all_servers_that_claim_a_name_are_visited() {
+fn diagnosis_connects_to_all_servers_that_claim_a_name() {
     let ((_one, one_port), (_other, other_port)) = (listener(), listener());
 
     let diagnosis = Claimer::of(&[one_port, other_port]).diagnosis();
@@ -131,7 +131,7 @@ fn all_servers_that_claim_a_name_are_visited() {
 }
 
 #[test]
-fn name_servers_are_asked_and_whoever_they_name_is_visited() {
+fn diagnosis_queries_name_servers_and_connects_to_the_servers_they_report() {
     let server = served::start([("x:y", cell(1.5))]);
     let (gone, closed_port) = listener();
     drop(gone);

@@ -77,7 +77,7 @@ const SEARCH_FOR_X1: [u8; 40] = [
 const REGISTER: [u8; 16] = [0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1];
 
 #[test]
-fn a_name_is_found_by_way_of_a_name_server_alone() {
+fn a_name_is_found_through_a_name_server_alone() {
     let server = serve('x', 0, ServerConfig::isolated());
     let config =
         ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::with_addresses(Vec::new()) };
@@ -91,7 +91,7 @@ fn a_name_is_found_by_way_of_a_name_server_alone() {
 }
 
 #[test]
-fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() {
+fn an_unreachable_name_server_is_reported_once_and_retried() {
     let port = free_tcp();
     let config = ClientConfig { name_servers: vec![named(port)], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
@@ -109,8 +109,9 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
     assert_eq!(context.next_notice(Duration::ZERO), None);
 }
 
+// Row 8 of docs/reference/faults.md.
 #[test]
-fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
+fn duplicate_servers_of_a_name_are_reported_once_and_the_first_is_used() {
     let servers = [(); 3].map(|()| serve('x', 0, ServerConfig::isolated()));
     let context =
         Context::new(ClientConfig::with_addresses(servers.iter().map(|server| local(server.udp_port())).collect()));
@@ -127,7 +128,7 @@ fn row_8_two_servers_with_the_same_name_are_told_once_and_the_first_is_used() {
 }
 
 #[test]
-fn one_server_that_answers_twice_is_no_second_server() {
+fn two_replies_of_one_server_are_not_reported_as_duplicates() {
     let server = serve('x', 0, ServerConfig::isolated());
     let by_name_too = ClientConfig { name_servers: vec![named(server.tcp_port())], ..server.client_config() };
     let context = Context::new(by_name_too);
@@ -139,8 +140,9 @@ fn one_server_that_answers_twice_is_no_second_server() {
     assert_eq!(context.next_notice(Duration::from_millis(200)), None);
 }
 
+// Row 59 of docs/reference/faults.md.
 #[test]
-fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
+fn an_unresolved_host_is_reported_and_the_other_hosts_are_searched() {
     let server = serve('x', 0, ServerConfig::isolated());
     let unknown = Host { name: "no-such-host.invalid".into(), port: 5064 };
     let config = ClientConfig { search_hosts: vec![unknown], ..server.client_config() };
@@ -153,8 +155,9 @@ fn row_59_a_host_that_cannot_be_resolved_is_told_of_and_the_others_are_asked() {
     assert_eq!(told, Some(Notice::UnresolvedHost { host: "no-such-host.invalid".into() }));
 }
 
+// Row 59 of docs/reference/faults.md.
 #[test]
-fn row_59_a_host_is_found_by_its_name() {
+fn a_server_is_found_by_its_host_name() {
     let server = serve('x', 0, ServerConfig::isolated());
     let host = Host { name: "localhost".into(), port: server.udp_port() };
     let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::with_addresses(Vec::new()) });
@@ -162,8 +165,9 @@ fn row_59_a_host_is_found_by_its_name() {
     assert_eq!(context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
 }
 
+// Row 11 of docs/reference/faults.md.
 #[test]
-fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() {
+fn a_rejected_channel_is_retried_with_pauses() {
     let server = serve('x', 3, ServerConfig::isolated());
     let context = Context::new(server.client_config());
     // The first refusal may be received before the first get.
@@ -180,7 +184,7 @@ fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() 
 }
 
 #[test]
-fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
+fn an_ignored_host_gets_no_search_reply_and_other_hosts_do() {
     let server = serve('x', 0, ServerConfig { ignored: vec![Ipv4Addr::new(127, 0, 0, 2)], ..ServerConfig::isolated() });
     let asking = |ip: &str| {
         let socket = UdpSocket::bind((ip, 0)).unwrap();
@@ -200,7 +204,7 @@ fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
 }
 
 #[test]
-fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
+fn servers_that_share_a_port_are_all_found_by_their_host_address() {
     let one = serve('x', 0, ServerConfig::isolated());
     let port = one.udp_port();
     let _others = ['y', 'z'].map(|first| serve(first, 0, ServerConfig { port, ..ServerConfig::isolated() }));
@@ -212,7 +216,7 @@ fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
 }
 
 #[test]
-fn a_beacon_of_a_server_that_starts_has_absent_names_asked_for_at_once() {
+fn a_beacon_of_a_starting_server_triggers_a_search_for_absent_names() {
     let repeater = Repeater::start(0).unwrap();
     let (answering, address) = listening();
     let config = ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![address]) };
@@ -236,7 +240,7 @@ fn a_beacon_of_a_server_that_starts_has_absent_names_asked_for_at_once() {
 }
 
 #[test]
-fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_moment() {
+fn a_starting_server_sends_a_beacon_and_a_waiting_client_connects_soon() {
     let (port, repeater_port) = (free_udp(), free_udp());
     let config = ClientConfig { repeater_port: Some(repeater_port), ..ClientConfig::with_addresses(vec![local(port)]) };
     let context = Context::new(config);
@@ -253,7 +257,7 @@ fn a_server_says_that_it_is_up_and_a_client_that_has_waited_finds_it_within_a_mo
 }
 
 #[test]
-fn a_client_becomes_the_repeater_when_there_is_none_and_others_hear_beacons_from_it() {
+fn a_client_becomes_the_repeater_if_none_runs_and_forwards_beacons() {
     let port = free_udp();
     let context = Context::new(ClientConfig { repeater_port: Some(port), ..ClientConfig::with_addresses(Vec::new()) });
     let _channel = context.channel("x:1").unwrap();
@@ -276,8 +280,9 @@ fn a_client_becomes_the_repeater_when_there_is_none_and_others_hear_beacons_from
     assert_eq!(buffer[..n], [&beacon(6064, 5)[..12], &[127, 0, 0, 1]].concat());
 }
 
+// Row 10 of docs/reference/faults.md.
 #[test]
-fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_have_gone() {
+fn a_repeater_owns_its_port_and_removes_disconnected_clients() {
     let repeater = Repeater::start(0).unwrap();
     assert!(Repeater::start(repeater.port()).is_err());
     let mut buffer = [0; 64];
@@ -297,7 +302,7 @@ fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_hav
 }
 
 #[test]
-fn a_traffic_monitor_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
+fn a_traffic_monitor_lists_the_clients_and_servers_of_a_searched_name() {
     let one = serve('x', 0, ServerConfig::isolated());
     let port = one.udp_port();
     let other = serve('x', 0, ServerConfig { port, ..ServerConfig::isolated() });
@@ -319,7 +324,7 @@ fn a_traffic_monitor_hears_who_asks_for_a_name_and_finds_every_server_that_has_i
 }
 
 #[test]
-fn a_traffic_monitor_takes_no_search_away_from_a_server_of_this_host() {
+fn a_traffic_monitor_does_not_intercept_searches_to_a_local_server() {
     let server = serve('x', 0, ServerConfig::isolated());
     let monitor = TrafficMonitor::listening(&server.client_config()).unwrap();
     let (client, _) = listening();
@@ -331,7 +336,7 @@ fn a_traffic_monitor_takes_no_search_away_from_a_server_of_this_host() {
 }
 
 #[test]
-fn a_traffic_monitor_hears_beacons_by_way_of_the_repeater() {
+fn a_traffic_monitor_receives_beacons_through_the_repeater() {
     let repeater = Repeater::start(0).unwrap();
     let config =
         ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![local(free_udp())]) };

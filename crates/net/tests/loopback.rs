@@ -31,7 +31,7 @@ fn number(reading: &Reading) -> f64 {
 }
 
 #[test]
-fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
+fn a_get_returns_the_value_and_array_length_last_put() {
     let (_server, context) = serve([("x", cell(1.5)), ("a", cell(vec![1i32, 2, 3]))]);
     let x = context.channel("x").unwrap();
     let a = context.channel("a").unwrap();
@@ -46,7 +46,7 @@ fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
 }
 
 #[test]
-fn forty_megabytes_arrive_as_they_were_sent() {
+fn an_array_of_40_megabytes_arrives_unchanged() {
     let (_server, context) = serve([("a", cell(vec![0i32]))]);
     let a = context.channel("a").unwrap();
     let elements: Vec<i32> = (0..10_000_000).map(|n: i32| n.wrapping_mul(2_654_435)).collect();
@@ -58,7 +58,7 @@ fn forty_megabytes_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
+fn a_monitor_delivers_the_current_value_and_then_every_change_in_order() {
     let served = cell(0i32);
     let (_server, context) = serve([("n", served.clone())]);
     let n = context.channel("n").unwrap();
@@ -78,7 +78,7 @@ fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
 }
 
 #[test]
-fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
+fn many_threads_share_one_circuit_and_each_receives_its_own_reply() {
     let (_server, context) = serve([("a", cell(1.0)), ("b", cell(2.0)), ("c", cell(3.0))]);
     let n_done = AtomicUsize::new(0);
 
@@ -99,7 +99,7 @@ fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
 }
 
 #[test]
-fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
+fn a_callback_receives_updates_while_another_thread_blocks_in_a_call() {
     let served = cell(0i32);
     let (_server, context) = serve([("n", served.clone()), ("x", cell(1.0))]);
     let (n, x) = (context.channel("n").unwrap(), context.channel("x").unwrap());
@@ -146,7 +146,7 @@ fn an_operation_is_a_future_for_any_executor() {
 }
 
 #[test]
-fn errors_tell_nobody_claimed_from_refused() {
+fn errors_distinguish_name_not_found_from_request_rejected() {
     let fixed = SharedPv::builder(1.0).on_put(|_, _| Err(PutRefusal::Rejected("it is fixed".into()))).build();
     let (_server, context) = serve([("fixed", fixed)]);
     let absent = context.channel("absent").unwrap();
@@ -161,7 +161,7 @@ fn errors_tell_nobody_claimed_from_refused() {
 }
 
 #[test]
-fn a_put_is_complete_when_the_source_says_so_and_not_before() {
+fn a_put_completes_only_when_the_source_completes_it() {
     let (slow, puts) = slow_cell(1.0);
     let (_server, context) = serve([("slow", slow)]);
     let slow = context.channel("slow").unwrap();
@@ -177,7 +177,7 @@ fn a_put_is_complete_when_the_source_says_so_and_not_before() {
 }
 
 #[test]
-fn a_put_whose_completion_is_dropped_is_refused() {
+fn a_put_whose_completion_is_dropped_is_rejected() {
     let (slow, puts) = slow_cell(1.0);
     let (_server, context) = serve([("slow", slow)]);
     let slow = context.channel("slow").unwrap();
@@ -195,7 +195,7 @@ fn a_put_whose_completion_is_dropped_is_refused() {
 }
 
 #[test]
-fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
+fn a_monitor_and_a_get_reconnect_to_a_restarted_server() {
     let served = cell(1.0);
     let (server, context) = serve([("x", served.clone())]);
     let port = server.udp_port();
@@ -215,7 +215,7 @@ fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
 }
 
 #[test]
-fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
+fn searches_pause_for_a_server_that_claims_names_but_refuses_connections() {
     let closed_port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -238,7 +238,7 @@ fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
 }
 
 #[test]
-fn a_server_that_had_enough_answers_waiting_reads_on_when_they_are_out() {
+fn a_server_resumes_reading_when_its_queued_replies_are_sent() {
     let (_server, context) = serve([("a", cell(vec![7i32; 1_000_000])), ("x", cell(1.5))]);
     let (a, x) = (context.channel("a").unwrap(), context.channel("x").unwrap());
     a.connect_timeout(PATIENCE).unwrap();
@@ -257,7 +257,7 @@ fn a_server_that_had_enough_answers_waiting_reads_on_when_they_are_out() {
 }
 
 #[test]
-fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
+fn an_unconfirmed_put_arrives_even_if_its_channel_is_dropped() {
     let (x, a) = (cell(0.0), cell(vec![0.0]));
     let (_server, context) = serve([("x", x.clone()), ("a", a.clone())]);
 
@@ -272,7 +272,7 @@ fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
 }
 
 #[test]
-fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_it() {
+fn a_burst_of_unconfirmed_puts_arrives_without_a_later_request() {
     let x = cell(-1);
     let (_server, context) = serve([("x", x.clone())]);
     let channel = context.channel("x").unwrap();
@@ -290,7 +290,7 @@ fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_i
 }
 
 #[test]
-fn an_operation_keeps_its_channel() {
+fn an_operation_keeps_its_channel_alive() {
     let (_server, context) = serve([("x", cell(4.0))]);
 
     let operation = context.channel("x").unwrap().start_get(Default::default());
@@ -299,7 +299,7 @@ fn an_operation_keeps_its_channel() {
 }
 
 #[test]
-fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
+fn an_unresponsive_server_and_its_recovery_are_reported() {
     use std::io::{Read, Write};
     let server = start([("x", cell(1.0))]);
     // A proxy between client and server that can be stopped: the client searches on a port of its own.
@@ -347,7 +347,7 @@ fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
 }
 
 #[test]
-fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
+fn a_panic_in_a_callback_does_not_stop_later_updates() {
     let served = cell(0i32);
     let (_server, context) = serve([("n", served.clone())]);
     let n = context.channel("n").unwrap();
@@ -369,7 +369,7 @@ fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
 }
 
 #[test]
-fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
+fn a_circuit_closes_at_once_when_its_client_sends_and_disconnects() {
     use std::io::{Read, Write};
     let server = start([("x", cell(1.0))]);
     // VERSION, then ECHO: sent together with the end of the stream.
@@ -390,7 +390,7 @@ fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
 }
 
 #[test]
-fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
+fn every_posted_update_is_sent_or_merged_and_counted() {
     let served = cell(0i32);
     let (server, context) = serve([("n", served.clone())]);
     let n = context.channel("n").unwrap();
@@ -415,7 +415,7 @@ fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
 }
 
 #[test]
-fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
+fn closing_a_context_ends_its_pending_operations_with_an_error() {
     let (slow, _puts) = slow_cell(1.0);
     let (server, context) = serve([("slow", slow), ("x", cell(1.0))]);
     let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
@@ -442,7 +442,7 @@ fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
 }
 
 #[test]
-fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
+fn closing_a_context_ends_its_monitors_and_no_others() {
     let served = cell(0i32);
     let (server, context) = serve([("n", served.clone())]);
     let other = Context::new(server.client_config());
@@ -468,7 +468,7 @@ fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
 }
 
 #[test]
-fn many_subscriptions_of_one_pv_end_in_time_that_does_not_grow_with_their_square() {
+fn ending_100000_subscriptions_of_one_pv_takes_no_quadratic_time() {
     const N: usize = 100_000;
     let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();

@@ -59,7 +59,7 @@ fn free_port(ip: Ipv4Addr) -> u16 {
 }
 
 #[test]
-fn a_refused_put_without_completion_is_a_notice_and_does_not_explain_later_timeouts() {
+fn a_rejected_unconfirmed_put_is_reported_as_a_notice_only() {
     let server = Scripted::start(|request| match request {
         Request::Write { .. } => Some(error(request, Eca::PUTFAIL, "the valve is locked")),
         request => scalar(request),
@@ -78,7 +78,7 @@ fn a_refused_put_without_completion_is_a_notice_and_does_not_explain_later_timeo
 }
 
 #[test]
-fn the_words_of_a_server_that_rejects_a_request_reach_the_user() {
+fn the_error_text_of_a_server_is_reported_to_the_caller() {
     let server = Scripted::start(|request| match request {
         Request::ReadNotify { .. } | Request::EventAdd { .. } => Some(error(request, Eca::GETFAIL, "no\x1b[2J beam")),
         request => scalar(request),
@@ -97,7 +97,7 @@ fn the_words_of_a_server_that_rejects_a_request_reach_the_user() {
 }
 
 #[test]
-fn a_get_that_is_answered_with_another_type_or_number_of_elements_fails_and_says_so() {
+fn a_get_reply_with_a_wrong_type_or_count_fails_the_get() {
     let type_of = |dbr| WrongReply::Type { requested: TIME_DOUBLE, received: dbr };
     let count_of = |received| WrongReply::Count { requested: 1, received };
     let cases = [(TIME_STRING, 1, type_of(TIME_STRING)), (TIME_DOUBLE, 0, count_of(0)), (TIME_DOUBLE, 3, count_of(3))];
@@ -125,7 +125,7 @@ fn a_get_that_is_answered_with_another_type_or_number_of_elements_fails_and_says
 }
 
 #[test]
-fn units_that_come_with_another_type_fail_the_get_that_wants_them() {
+fn a_units_reply_with_a_wrong_type_fails_the_get() {
     let server = Scripted::start(|request| match *request {
         Request::ReadNotify { dbr: TIME_DOUBLE, ioid, .. } => Some(value(TIME_DOUBLE, 1, ioid)),
         Request::ReadNotify { ioid, .. } => Some(value(STRING, 1, ioid)),
@@ -143,7 +143,7 @@ fn units_that_come_with_another_type_fail_the_get_that_wants_them() {
 }
 
 #[test]
-fn an_update_of_another_type_or_number_of_elements_is_reported_and_the_right_ones_are_delivered() {
+fn an_update_with_a_wrong_type_or_count_is_reported_and_not_delivered() {
     let server = Scripted::start(|request| match *request {
         Request::EventAdd { subscription, .. } => Some(
             [(TIME_STRING, 1), (TIME_DOUBLE, 0), (TIME_DOUBLE, 1)]
@@ -185,7 +185,7 @@ fn an_array_may_be_shorter_than_requested_or_empty_but_not_longer() {
 }
 
 #[test]
-fn errors_tell_a_silent_server_from_one_that_closes_the_connection_and_from_none() {
+fn errors_distinguish_a_silent_a_closing_and_an_absent_server() {
     let silent = Scripted::start(|_| None);
     let closing = Scripted::closing_at_create();
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -202,7 +202,7 @@ fn errors_tell_a_silent_server_from_one_that_closes_the_connection_and_from_none
 }
 
 #[test]
-fn a_server_that_is_silent_from_the_start_is_left_for_another_that_claims_the_name() {
+fn a_client_switches_from_a_silent_server_to_another_that_claims_the_name() {
     let silent = Scripted::start(|_| None);
     let port = free_port(Ipv4Addr::LOCALHOST);
     let (_context, x) = channel_at(&[silent.address(), SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
@@ -220,7 +220,7 @@ fn a_server_that_is_silent_from_the_start_is_left_for_another_that_claims_the_na
 }
 
 #[test]
-fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another_connection() {
+fn a_client_retries_a_silent_server_on_a_new_connection() {
     let server = Scripted::start(|_| None);
     let echo_after = Duration::from_millis(100);
     let context = Context::new(ClientConfig { echo_after, ..ClientConfig::with_addresses(vec![server.address()]) });
@@ -238,7 +238,7 @@ fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another
 }
 
 #[test]
-fn a_server_that_cannot_be_used_does_not_win_against_a_slower_one_that_can() {
+fn a_client_prefers_a_slow_working_server_to_a_fast_failing_one() {
     let refusing = Scripted::start(|request| match *request {
         Request::CreateChan { cid, .. } => Some(message(Answer::CreateChFail { cid }, &[])),
         _ => None,
@@ -280,7 +280,7 @@ fn a_monitor_follows_its_server_to_another_address_and_port() {
 }
 
 #[test]
-fn a_monitor_follows_a_server_that_went_without_a_word() {
+fn a_monitor_reconnects_after_its_server_vanishes_without_closing() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let gone = is_gone.clone();
     let going = Scripted::start(move |request| match *request {
@@ -312,7 +312,7 @@ fn a_monitor_follows_a_server_that_went_without_a_word() {
 }
 
 #[test]
-fn an_operation_without_its_own_timeout_ends_by_that_of_its_context_and_reports_how_far_it_got() {
+fn an_operation_without_its_own_timeout_uses_the_context_timeout() {
     let silent = Scripted::start(scalar);
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let result_at = |address| {
@@ -329,7 +329,7 @@ fn an_operation_without_its_own_timeout_ends_by_that_of_its_context_and_reports_
 }
 
 #[test]
-fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_none() {
+fn each_of_many_awaited_operations_times_out_by_itself() {
     let n_answered = AtomicUsize::new(0);
     let server = Scripted::start(move |request| match *request {
         // Every second one.
@@ -354,7 +354,7 @@ fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_
 }
 
 #[test]
-fn a_monitor_without_further_events_says_so_at_once() {
+fn a_finished_monitor_returns_none_without_waiting() {
     let server = serve_at(Ipv4Addr::LOCALHOST, 0);
     let (context, x) = channel_at(&[SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()))]);
     let (taken, called) = (x.monitor(MonitorOptions::default()), x.monitor_with(MonitorOptions::default(), |_| {}));

@@ -38,7 +38,7 @@ fn waiting(monitor: &Monitor) -> Vec<i64> {
 }
 
 #[test]
-fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up() {
+fn a_full_monitor_queue_keeps_the_oldest_or_newest_updates() {
     let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     x.connect_timeout(PATIENCE).unwrap();
@@ -64,7 +64,7 @@ fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up()
 }
 
 #[test]
-fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
+fn queued_large_values_are_limited_by_bytes_instead_of_count() {
     let (_server, context) = serve([("a", cell(vec![0i32; 5_000_000]))]);
     let a = context.channel("a").unwrap();
     let monitor = a.monitor(MonitorOptions::default());
@@ -81,7 +81,7 @@ fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
 }
 
 #[test]
-fn the_longest_gap_is_between_updates_of_one_circuit() {
+fn the_longest_gap_measures_the_time_between_updates() {
     let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
@@ -139,7 +139,7 @@ fn assert_in_order(told: &[(usize, i64, ThreadId)]) {
 }
 
 #[test]
-fn one_thread_calls_back_for_all_in_order() {
+fn one_thread_calls_the_callbacks_of_all_monitors_in_order() {
     let (told, threads) = told_by(Executor::OneThread);
 
     assert_in_order(&told);
@@ -147,7 +147,7 @@ fn one_thread_calls_back_for_all_in_order() {
 }
 
 #[test]
-fn many_threads_call_back_each_monitor_in_order() {
+fn many_threads_call_the_callbacks_of_each_monitor_in_order() {
     let (told, threads) = told_by(Executor::Threads(NonZeroUsize::new(4).unwrap()));
 
     assert_in_order(&told);
@@ -155,7 +155,7 @@ fn many_threads_call_back_each_monitor_in_order() {
 }
 
 #[test]
-fn the_caller_may_run_callbacks_where_it_wants() {
+fn a_custom_executor_runs_callbacks_on_its_own_thread() {
     let (sender, jobs) = channel::<CallbackJob>();
     let loop_thread = std::thread::spawn(move || jobs.into_iter().for_each(CallbackJob::run));
     let sender = Mutex::new(sender);
@@ -170,7 +170,7 @@ fn the_caller_may_run_callbacks_where_it_wants() {
 }
 
 #[test]
-fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
+fn a_blocked_callback_does_not_delay_others_with_several_threads() {
     let server = start([("slow", cell(0.0)), ("x", cell(0.0))]);
     let many = Executor::Threads(NonZeroUsize::new(2).unwrap());
     let context = Context::with_executor(server.client_config(), many);
@@ -192,7 +192,7 @@ fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
 }
 
 #[test]
-fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_hold() {
+fn closing_a_context_drops_pending_callbacks() {
     let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
     let (entered, entries) = channel();
@@ -221,7 +221,7 @@ fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_
 }
 
 #[test]
-fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
+fn a_callback_may_panic_subscribe_and_put() {
     let (_server, context) = serve([("x", cell(0.0)), ("y", cell(0.0))]);
     let (sender, events) = channel();
     let inner = context.clone();
@@ -245,7 +245,7 @@ fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
 }
 
 #[test]
-fn a_monitor_hears_when_its_rights_change() {
+fn a_monitor_reports_changes_of_access_rights() {
     use std::io::{Read, Write};
     let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = wire.local_addr().unwrap().port();

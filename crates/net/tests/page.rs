@@ -34,7 +34,7 @@ fn answer(page: &Page, request: &[u8]) -> String {
 }
 
 #[test]
-fn the_page_comes_whole_with_its_type_and_its_length() {
+fn a_page_is_served_complete_with_its_type_and_length() {
     let page = serve(|| "a 1\n".repeat(100_000));
 
     let answer = answer(&page, REQUEST);
@@ -48,7 +48,7 @@ fn the_page_comes_whole_with_its_type_and_its_length() {
 }
 
 #[test]
-fn a_head_is_a_page_without_its_text_and_other_requests_are_refused() {
+fn a_head_request_gets_no_body_and_other_requests_are_rejected() {
     let page = serve(|| "a 1\n".to_owned());
 
     let begins = |request: &str, status: &str| {
@@ -67,7 +67,7 @@ fn a_head_is_a_page_without_its_text_and_other_requests_are_refused() {
 }
 
 #[test]
-fn any_number_of_peers_that_say_nothing_or_take_nothing_keeps_nobody_out() {
+fn silent_or_non_reading_peers_do_not_block_other_page_requests() {
     let page = serve(|| "a 1\n".repeat(2_000_000));
     let silent: Vec<TcpStream> = (0..40).map(|_| connect(&page)).collect();
     let mut deaf: Vec<TcpStream> = (0..20).map(|_| connect(&page)).collect();
@@ -81,7 +81,7 @@ fn any_number_of_peers_that_say_nothing_or_take_nothing_keeps_nobody_out() {
 }
 
 #[test]
-fn who_asks_all_the_time_gets_the_same_page_for_a_while() {
+fn frequent_page_requests_are_served_from_a_cache() {
     let n_made = Arc::new(AtomicU32::new(0));
     let made = n_made.clone();
     let page = serve(move || format!("a {}\n", made.fetch_add(1, Ordering::Relaxed)));
@@ -94,7 +94,7 @@ fn who_asks_all_the_time_gets_the_same_page_for_a_while() {
 }
 
 #[test]
-fn a_page_that_is_dropped_gives_its_address_back() {
+fn dropping_a_page_server_closes_its_port() {
     let page = serve(String::new);
     let address = page.address();
 

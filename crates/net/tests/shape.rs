@@ -15,7 +15,7 @@ use served::{cell, serve, start};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_large_array_comes_into_the_memory_of_the_one_before() {
+fn a_get_reuses_the_memory_of_the_previous_large_array() {
     let (_server, context) = serve([("a", cell(vec![0.0; 100_000]))]);
     let a = context.channel("a").unwrap();
     let place = |value: &Value| match value {
@@ -38,7 +38,7 @@ fn a_large_array_comes_into_the_memory_of_the_one_before() {
 }
 
 #[test]
-fn one_get_gives_alarm_time_and_units_together() {
+fn one_get_returns_value_and_units_together() {
     let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();
     let full = Request { detail: Detail::Full, ..Request::default() };
@@ -52,7 +52,7 @@ fn one_get_gives_alarm_time_and_units_together() {
 }
 
 #[test]
-fn every_update_has_the_units_with_it_when_they_are_asked_for() {
+fn every_update_includes_the_units_if_requested() {
     let (_server, context) = serve([("x", cell(1.5))]);
     let x = context.channel("x").unwrap();
     let request = Request { detail: Detail::Full, ..Request::default() };
@@ -67,7 +67,7 @@ fn every_update_has_the_units_with_it_when_they_are_asked_for() {
 }
 
 #[test]
-fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
+fn a_batch_has_one_deadline_and_returns_a_result_per_channel() {
     let (_server, context) = serve([("x", cell(1.5)), ("y", cell(2.5))]);
     let timeout = Duration::from_millis(300);
     let start = std::time::Instant::now();
@@ -91,7 +91,7 @@ fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
 }
 
 #[test]
-fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_gone_says_so() {
+fn a_batch_over_several_servers_keeps_its_order_and_reports_lost_servers() {
     let [server, going] = [("x", 1.5), ("y", 2.5)].map(|(name, value)| start([(name, cell(value))]));
     let places = [&server, &going].map(|server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port())));
     let context = Context::new(ClientConfig::with_addresses(places.to_vec()));
@@ -113,7 +113,7 @@ fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_
 }
 
 #[test]
-fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refused() {
+fn a_long_text_put_needs_a_character_array_and_is_otherwise_rejected() {
     let (_server, context) = serve([("long", cell(vec![0u8; 2])), ("short", cell("old"))]);
     let [long, short] = ["long", "short"].map(|name| context.channel(name).unwrap());
     let text = "forty bytes and more of Grüße, as they stand in a description";
@@ -129,7 +129,7 @@ fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refuse
 }
 
 #[test]
-fn each_priority_has_a_circuit_of_its_own_which_says_so() {
+fn each_priority_has_its_own_circuit_that_sends_the_priority() {
     use std::io::Read;
     let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = wire.local_addr().unwrap().port();
@@ -163,7 +163,7 @@ fn each_priority_has_a_circuit_of_its_own_which_says_so() {
 }
 
 #[test]
-fn all_handles_can_be_shared_by_threads() {
+fn all_handles_are_send_and_sync() {
     fn is_shared<T: Send + Sync>() {}
 
     is_shared::<Context>();

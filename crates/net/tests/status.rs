@@ -63,7 +63,7 @@ fn a_server_counts_its_clients_and_their_channels() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
+fn the_status_lists_a_non_reading_client_first_with_its_queued_bytes() {
     let (server, context) = serve().unwrap();
     let mut guilty = TcpStream::connect((Ipv4Addr::LOCALHOST, server.tcp_port())).unwrap();
     let create = [0, 18, 0, 16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 13];
@@ -85,7 +85,7 @@ fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
 }
 
 #[test]
-fn every_update_that_was_posted_was_sent_merged_or_dropped() {
+fn the_status_counts_every_posted_update_as_sent_merged_or_dropped() {
     let served = cell(0i32);
     let (_server, context) = serve_with(PvTable::from([("n", served.clone())])).unwrap();
     let n = context.channel("n").unwrap();

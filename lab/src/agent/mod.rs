@@ -115,7 +115,7 @@ fn attend(stream: &TcpStream, key: &str, caps: RunLimits) -> Result<(), String> 
     // The timeout applies to each read; together with the limit of a line it bounds a slow peer.
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
     say(stream, &AgentMessage::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
-    let AgentMessage::Open { key: shown, driver, caps: wanted } = hear(stream)? else {
+    let AgentMessage::Open { key: shown, driver, caps: wanted } = receive(stream)? else {
         return Err("expected a key and a driver".into());
     };
     if !is_equal(shown.as_bytes(), key.as_bytes()) {
@@ -147,7 +147,7 @@ pub fn connect(agent: &str, key: &str, caps: RunLimits) -> Result<WorkerConnecti
     let stream = TcpStream::connect_timeout(address, GREETING_MAX).map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
-    match hear(&stream).map_err(here)? {
+    match receive(&stream).map_err(here)? {
         AgentMessage::Agent { protocol, version } if protocol == PROTOCOL && version == env!("CARGO_PKG_VERSION") => {}
         AgentMessage::Agent { protocol, version } => {
             let ours = env!("CARGO_PKG_VERSION");
@@ -159,7 +159,7 @@ pub fn connect(agent: &str, key: &str, caps: RunLimits) -> Result<WorkerConnecti
         _ => return Err(here("the peer is not an agent: unexpected greeting".into())),
     }
     say(&stream, &AgentMessage::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
-    match hear(&stream).map_err(here)? {
+    match receive(&stream).map_err(here)? {
         AgentMessage::Accepted {} => {}
         AgentMessage::Refused { why } => return Err(here(why)),
         _ => return Err(here("unexpected answer instead of accepted or refused".into())),
@@ -178,7 +178,7 @@ fn say(mut stream: &TcpStream, said: &AgentMessage) -> Result<(), String> {
     stream.write_all(line.as_bytes()).map_err(|why| why.to_string())
 }
 
-fn hear(stream: &TcpStream) -> Result<AgentMessage, String> {
+fn receive(stream: &TcpStream) -> Result<AgentMessage, String> {
     // Reads one byte at a time: the bytes that follow belong to the driver.
     let line = bounded_line(&mut BufReader::with_capacity(1, stream)).map_err(|why| why.to_string())?;
     serde_json::from_str(&line.ok_or("the connection was closed")?).map_err(|why| why.to_string())

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn distinct_channels_are_numbered_from_zero_as_wide_as_the_pattern_says() {
+    fn distinct_channels_are_numbered_from_zero_with_the_pattern_width() {
         let names = batch("lab:{:06}.VAL", Variant::Distinct).names();
 
         assert_eq!(names, ["lab:000000.VAL", "lab:000001.VAL", "lab:000002.VAL"]);
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_channels_have_the_name_of_number_zero() {
+    fn equal_channels_all_have_the_name_with_number_zero() {
         assert_eq!(batch("lab:{:02}", Variant::Equal).names(), ["lab:00"; 3]);
         assert_eq!(batch("counter", Variant::Equal).names(), ["counter"; 3]);
     }
 
     #[test]
-    fn a_name_with_a_number_promises_that_number_and_one_without_promises_none() {
+    fn numbered_channels_expect_their_number_and_others_any_number() {
         let numbered = batch("lab:{:06}", Variant::Distinct);
 
         assert_eq!(numbered.check(2, 2.0), Ok(()));

@@ -52,12 +52,12 @@ mod tests {
     }
 
     #[test]
-    fn commands_count_when_each_has_printed_the_value_of_its_pv() {
+    fn commands_count_if_each_prints_the_value_of_its_pv() {
         assert_eq!(printing("echo name $1 never").map(|timed| timed.n), Ok(3));
     }
 
     #[test]
-    fn a_wrong_value_or_none_or_an_exit_code_fails() {
+    fn a_wrong_or_missing_value_or_a_failure_exit_code_fails() {
         assert!(matches!(printing("echo 7"), Err(DriverFailure::WrongValue { .. })));
         assert!(matches!(printing("echo name none"), Err(DriverFailure::Operation { .. })));
         assert!(matches!(printing("echo $1; exit 3"), Err(DriverFailure::Operation { .. })));

@@ -279,12 +279,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_psis_library_is_the_one_in_the_pom() {
+    fn the_psi_library_version_is_the_one_in_the_pom() {
         assert_eq!(psi_ca_version(), "1.3.2");
     }
 
     #[test]
-    fn without_the_python_environment_each_client_says_why() {
+    fn without_the_python_environment_each_client_returns_a_reason() {
         let directory = PathBuf::from("/nonexistent");
         let peers = Peers { directory, epics: Err("no python".into()) };
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_is_there_already_is_not_written_again() {
+    fn an_existing_driver_file_is_not_rewritten() {
         let directory = std::env::temp_dir().join(format!("fodo-lab-external-{}", std::process::id()));
         let path = write_when_different(&directory, PROTOCOL).unwrap();
         let written = std::fs::metadata(&path).and_then(|about| about.modified()).unwrap();

@@ -486,7 +486,7 @@ mod tests {
     const MOVE: DriverRequest = DriverRequest::MoveArray { n_elements: 1000, salt: 5, n_gets: 2 };
 
     #[test]
-    fn an_honest_driver_is_given_its_times() {
+    fn a_correct_driver_reports_its_times() {
         let double = Double { step: 1.0, ..Double::default() };
 
         let answers = answers(double, &[DriverRequest::Open { pv: "x".into(), n_channels: 2 }, GET, MOVE]);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_delay_is_in_every_time_and_what_comes_between_gets_is_in_none() {
+    fn latencies_include_the_get_delay_and_exclude_time_between_gets() {
         let delay = Duration::from_micros(300);
         let double = Double { step: 1.0, delay, ..Double::default() };
 
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_goes_back_is_found_out() {
+    fn a_decreasing_counter_is_detected() {
         let double = Double { step: -1.0, ..Double::default() };
 
         let answers = answers(double, &[GET]);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spoiled_element_is_found_out() {
+    fn one_wrong_element_is_detected() {
         let double = Double { spoiled_index: Some(999), ..Double::default() };
 
         let answers = answers(double, &[MOVE]);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn one_missing_element_is_found_out() {
+    fn one_missing_element_is_detected() {
         let double = Double { n_lost: 1, ..Double::default() };
 
         let answers = answers(double, &[MOVE]);
@@ -543,14 +543,14 @@ mod tests {
     }
 
     #[test]
-    fn a_get_that_returns_the_last_repetitions_array_is_found_out() {
+    fn a_get_that_returns_the_previous_array_is_detected() {
         let (put, stale) = (pattern(10, 2), pattern(10, 1));
 
         assert!(matches!(compare(&stale, &put), Err(DriverFailure::WrongElement { index: 0, .. })));
     }
 
     #[test]
-    fn a_driver_says_who_it_is_before_it_is_asked() {
+    fn a_driver_identifies_itself_before_the_first_request() {
         let mut output = Vec::new();
 
         serve(Double::default(), &b""[..], &mut output).unwrap();
@@ -560,14 +560,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_does_not_know_to_do_fails_in_words() {
+    fn an_unsupported_driver_request_fails_with_a_message() {
         let answers = answers(Double::default(), &[DriverRequest::CreateContexts { n: 1, pv: "x".into() }]);
 
         assert!(matches!(&answers[..], [DriverReply::Failed(DriverFailure::Operation { .. })]), "{answers:?}");
     }
 
     #[test]
-    fn requests_are_written_as_the_page_above_says() {
+    fn driver_requests_are_serialised_as_documented() {
         let open = serde_json::to_string(&DriverRequest::Open { pv: "name".into(), n_channels: 1000 }).unwrap();
 
         assert_eq!(open, r#"{"open":{"pv":"name","n_channels":1000}}"#);

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_batch_is_done_to_its_last_channel_whether_it_fills_chunks_and_datagrams_or_not() {
+    fn raw_batches_of_every_size_complete_all_channels() {
         let mut raw = raw();
         let works: [Work; 7] = [
             RawDriver::connect_one_by_one,
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_in_use_have_a_circuit_each() {
+    fn each_context_in_use_has_its_own_circuit() {
         let mut raw = raw();
         let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n: 40, variant: Variant::Equal };
 
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_out_of_turn_is_no_answer() {
+    fn an_unexpected_reply_is_a_wrong_count() {
         let mut raw = raw();
         let circuit = raw.circuit().unwrap();
         circuit.exchange(floor::PUT, 3, floor::CHUNK).unwrap();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_other_channels_are_not_taken_for_those_that_were_asked_for() {
+    fn search_replies_for_other_channels_are_ignored() {
         let mut raw = raw();
         let circuit = raw.circuit().unwrap();
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_is_open_is_counted() {
+    fn open_sockets_are_counted() {
         let _listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
 
         // Other tests of this process may open and close sockets meanwhile.

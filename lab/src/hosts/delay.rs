@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_unchanged_in_order_and_as_late_as_the_way_is_long() {
+    fn delayed_bytes_are_returned_unchanged_and_in_order() {
         let mut stream = TcpStream::connect(echo()).unwrap();
         let sent: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
         let start = Instant::now();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_a_datagram_comes_to_who_asked_as_late_as_the_way_is_long() {
+    fn a_delayed_datagram_reply_reaches_its_sender() {
         let (server, at) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let (to, delayed) = (server.local_addr().unwrap(), at.local_addr().unwrap());
         thread::spawn(move || pass_datagrams(&at, to, ONE_WAY));

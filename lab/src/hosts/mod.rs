@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_hosts_reach_each_other_and_vanish_with_their_handle() {
+    fn two_simulated_hosts_reach_each_other_and_are_removed_on_drop() {
         let hosts = match TwoHosts::make() {
             Ok(hosts) => hosts,
             Err(why) => {

@@ -141,7 +141,7 @@ Exit status: 0 when every update is accounted for and right, 1 otherwise, 2 when
 
 /// Runs a load and prints its result.
 pub fn load(verb: &LoadVerb) -> ExitCode {
-    let Some((load, common)) = asked(verb) else {
+    let Some((load, common)) = load_of_arguments(verb) else {
         eprintln!("fodo lab load: PVs, subscriptions, rates and times must be greater than zero");
         return ExitCode::from(2);
     };
@@ -157,14 +157,14 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
     let start = Instant::now();
     result.rows = load.rows(&ClientUnderTest::ALL, &manner, &mut |_| {});
     result.duration_s = start.elapsed().as_secs_f64();
-    told(&result, common.json.as_deref())
+    print_result(&result, common.json.as_deref())
 }
 
 /// Time limit of a load: a day, as no schedule waits for it.
 const LOAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The load that the arguments describe; `None` when a number is invalid.
-fn asked(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
+fn load_of_arguments(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
     let are_positive = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number > 0.0);
     let fodo = (ClientUnderTest::Fodo, ServerKind::Fodo);
     let (question, kind, pair, common) = match verb {
@@ -213,7 +213,7 @@ impl LoadArguments {
     }
 }
 
-fn told(result: &ResultFile, json: Option<&Path>) -> ExitCode {
+fn print_result(result: &ResultFile, json: Option<&Path>) -> ExitCode {
     let written = match json {
         Some(path) if path == Path::new("-") => {
             result.text().map(|text| print!("{text}")).map_err(std::io::Error::from)

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_are_put_to_begin_with_number_zero_and_others_count() {
+    fn put_records_start_at_number_zero_and_other_records_count() {
         let (checked, plain) = (database(3, NumberEncoding::Checked), database(3, NumberEncoding::Plain));
 
         assert!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_scan_does_not_offer_has_no_words() {
+    fn a_rate_without_a_scan_choice_returns_none() {
         assert_eq!((scan_of(10.0), scan_of(0.5), scan_of(3.0)), (Some(".1 second"), Some("2 second"), None));
     }
 }

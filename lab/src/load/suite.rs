@@ -133,16 +133,16 @@ impl Load {
         self.pairs.iter().filter(|(client, _)| clients.contains(client)).count() * self.repetitions
     }
 
-    /// Runs the load; rows without a result state the reason. `told` receives the name of each pair before it runs.
+    /// Runs the load; rows without a result state the reason. `report` receives the name of each pair before it runs.
     pub fn rows(
         &self,
         clients: &[ClientUnderTest],
         manner: &RunConditions<'_>,
-        told: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&str),
     ) -> Vec<ResultRow> {
         let mut rows = Vec::new();
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
-            told(&format!("{}, {} with {}", self.question, client.text(), server.text()));
+            report(&format!("{}, {} with {}", self.question, client.text(), server.text()));
             let RunConditions { placement, seats, deadline } = *manner;
             let placement = match placement {
                 Placement::TwoCores if !self.is_client_pinned => Placement::ClientNotPinned,
@@ -182,11 +182,11 @@ impl LoadRun<'_> {
             LoadKind::IdleClients { n } => self.idle_clients(*n),
             LoadKind::Scans { n, seconds: counted } => {
                 let row = self.row("processor time in each second", u64::from(*n), "ns");
-                vec![self.asked_of_ioc(row, |bench| bench.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
+                vec![self.ioc_loads(row, |bench| bench.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
             }
             LoadKind::Chain { n, n_puts } => {
                 let row = self.row("by FLNK", u64::from(*n), "records/s");
-                vec![self.asked_of_ioc(row, |bench| bench.chain(*n, *n_puts))]
+                vec![self.ioc_loads(row, |bench| bench.chain(*n, *n_puts))]
             }
             LoadKind::RoundTrips { n_puts } => self.round_trips(*n_puts),
         }
@@ -299,7 +299,7 @@ impl LoadRun<'_> {
         ioc::IocBenchmark { server: self.server, placement: self.placement, seats: self.seats }
     }
 
-    fn asked_of_ioc(
+    fn ioc_loads(
         &self,
         row: ResultRow,
         work: impl Fn(&ioc::IocBenchmark<'_>) -> Result<f64, DriverFailure>,
@@ -500,7 +500,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_load_is_understood_and_each_suite_has_some() {
+    fn every_load_is_parsed_and_each_suite_has_loads() {
         let loads = Load::all().unwrap();
 
         for suite in Suite::ALL {
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_run_counts_ten_seconds_of_every_client_from_both_servers_and_not_pinned() {
+    fn a_full_run_loads_every_client_for_ten_seconds_with_both_servers() {
         let loads: Vec<Load> = Load::all().unwrap().into_iter().filter(|load| load.belongs_to(Suite::Full)).collect();
         let fan_outs: Vec<&Load> = loads.iter().filter(|load| matches!(load.kind, LoadKind::FanOut(_))).collect();
 
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_close_below_the_rate_from_which_on_it_is_not_well() {
+    fn the_rate_search_ends_close_below_the_highest_sustainable_rate() {
         for (limit, start) in [(3.0, 1000.0), (77.0, 1000.0), (400.0, 90.0), (5000.0, 90.0), (5000.0, 1000.0)] {
             let found = search(start, 1000.0, |hz| Ok(hz <= limit)).unwrap().unwrap();
 

@@ -211,21 +211,21 @@ mod tests {
     }
 
     #[test]
-    fn every_number_once_and_in_order_is_nothing_amiss() {
+    fn consecutive_numbers_are_tallied_without_errors() {
         let sums = tallied(&[7, 8, 9, 10]);
 
         assert_eq!(sums, Sums { received: 3, longest_gap_ms: 10.0, ..Sums::default() });
     }
 
     #[test]
-    fn gaps_doubles_and_steps_back_are_told_apart() {
+    fn missing_duplicate_and_out_of_order_numbers_are_distinguished() {
         assert_eq!(tallied(&[1, 2, 5, 6]).missing, 2);
         assert_eq!(tallied(&[1, 2, 2, 3]).duplicates, 1);
         assert_eq!(tallied(&[1, 3, 2, 4]).out_of_order, 1);
     }
 
     #[test]
-    fn a_value_of_another_pv_or_a_damaged_one_is_no_number() {
+    fn a_value_of_another_pv_or_a_corrupt_value_is_rejected() {
         let n_passed = (0..10_000).filter(|&sequence| decode(2, encode(1, sequence)).is_some()).count();
 
         assert_eq!(decode(1, encode(1, 123_456)), Some(123_456));

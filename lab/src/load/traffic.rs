@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_end_has_the_segments_and_bytes_that_it_sent() {
+    fn sent_packets_and_bytes_are_parsed_for_each_end() {
         let text = "ESTAB 0 0 127.0.0.1:5064 127.0.0.1:40000 cubic bytes_sent:900 bytes_acked:900 segs_out:12 segs_in:7\n\
                     ESTAB 0 0 127.0.0.1:40000 127.0.0.1:5064 cubic bytes_sent:80 segs_out:7 segs_in:12 data_segs_out:3\n";
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_kernel_tells_what_was_written_to_a_circuit() {
+    fn kernel_counters_report_the_bytes_sent_on_a_circuit() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_process_that_works_has_taken_time_and_memory() {
+    fn a_busy_process_uses_cpu_time_and_memory() {
         let before = Usage::of_this_process();
         let mut number = 1_u64;
         for step in 0..20_000_000_u64 {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_shares_a_limiter_shares_its_rate() {
+    fn clones_of_a_rate_limiter_share_its_rate() {
         let limiter = RateLimiter::new(100);
         let other = limiter.clone();
         let start = Instant::now();

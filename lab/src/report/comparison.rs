@@ -144,7 +144,7 @@ mod tests {
     use crate::result::SCHEMA_COLD;
 
     #[test]
-    fn what_differs_is_shown_with_its_numbers_and_what_does_not_is_counted() {
+    fn differing_rows_are_shown_with_numbers_and_equal_rows_are_counted() {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let slow = comparable(2, Noise::Normal, 0.1, 1.2);
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_by_different_methods_name_the_questions_that_cannot_be_compared_and_compare_the_others() {
+    fn only_questions_measured_by_the_same_method_are_compared() {
         let mut cold = comparable(1, Noise::Normal, 0.0, 1.0);
         cold.schema = SCHEMA_COLD.into();
         let mut warm = comparable(2, Noise::Normal, 0.1, 1.2);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_a_row_in_common_are_not_called_alike() {
+    fn runs_without_common_rows_are_reported_as_not_compared() {
         let before = comparable(1, Noise::Normal, 0.0, 1.0);
         let mut other = before.clone();
         other.rows.iter_mut().for_each(|row| row.series = "two hosts".into());

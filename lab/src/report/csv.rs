@@ -60,7 +60,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn every_row_has_its_line_with_as_many_fields_as_columns() {
+    fn every_csv_row_has_one_field_per_column() {
         let run = whole();
 
         let text = text(&run);

@@ -310,7 +310,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn nothing_from_a_file_becomes_markup() {
+    fn report_text_from_files_is_escaped_in_html() {
         let mut run = whole();
         for row in &mut run.rows {
             row.client = format!("<script>{}", row.client);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_for_nothing_from_elsewhere() {
+    fn the_html_page_references_no_external_resources() {
         let page = page(&whole(), &PublishedStudy::all());
 
         for word in ["http:", "https:", "src=", "@import", "url(", "<link", "<script"] {
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_rows_is_still_a_page() {
+    fn a_result_without_rows_renders_a_page() {
         let page = page(&ResultFile::new("quick", "?"), &[]);
 
         assert!(page.contains("<h2>Method</h2>") && page.ends_with("</html>\n"));
     }
 
     #[test]
-    fn an_identity_is_given_once() {
+    fn html_ids_are_unique() {
         let page = page(&whole(), &PublishedStudy::all());
 
         let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();

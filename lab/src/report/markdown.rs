@@ -105,7 +105,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn every_table_has_as_many_cells_in_every_line() {
+    fn every_line_of_a_markdown_table_has_the_same_number_of_cells() {
         let text = text(&whole(), &PublishedStudy::all());
 
         let mut n_columns = None;

@@ -190,7 +190,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn questions_come_by_number_ours_first_and_the_floor_last() {
+    fn sections_are_ordered_by_question_with_fodo_first_and_the_floor_last() {
         let mut run = whole();
         run.rows.reverse();
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn contenders_are_compared_where_most_of_them_have_a_number() {
+    fn contenders_are_compared_at_the_point_with_the_most_results() {
         let run = whole();
 
         let sections = Section::of(&run);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_three_digits_in_the_unit_that_fits() {
+    fn times_are_formatted_with_three_digits_in_a_suitable_unit() {
         assert_eq!(
             [time(12.34), time(1234.0), time(999_700.0), time(2.5e9)],
             ["12.3 ns", "1.23 µs", "1.00 ms", "2.50 s"]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_grouped_and_axes_are_short() {
+    fn counts_have_grouped_digits_and_axis_labels_are_short() {
         assert_eq!(
             [grouped(1_234_567.0), grouped(12.0), grouped(-1000.0)],
             ["1\u{202f}234\u{202f}567", "12", "-1\u{202f}000"]

@@ -219,7 +219,7 @@ mod tests {
         "Before.\n<!-- fodo lab report, full: begin -->\nold\n<!-- fodo lab report, full: end -->\nAfter.\n";
 
     #[test]
-    fn a_page_gets_the_tables_of_a_run_between_its_comments_and_the_same_again_a_second_time() {
+    fn inserting_the_tables_of_a_run_into_a_page_is_idempotent() {
         let run = whole();
 
         let once = filled(PAGE, &run, "x.json", &PublishedStudy::all()).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_of_a_client_names_its_server() {
+    fn every_client_column_names_its_server() {
         let text = text(&whole(), "x.json", &[]);
 
         let heads: Vec<&str> = text.lines().filter(|line| line.contains("| floor |")).collect();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_not_steady_has_a_star_and_a_run_without_warm_ups_says_so() {
+    fn unsteady_numbers_have_a_star_and_a_run_without_warm_ups_is_noted() {
         let mut run = whole();
         run.schema = SCHEMA_COLD.into();
         let row = run.rows.iter_mut().find(|row| row.question == "Q17" && row.client == "psi-ca").unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_the_comments_is_left_alone() {
+    fn a_page_without_marker_comments_is_unchanged() {
         assert!(filled("no comments", &whole(), "x.json", &[]).unwrap_err().contains("full: begin"));
     }
 }

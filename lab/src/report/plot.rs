@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_goes_from_bound_to_bound_up_to_the_last_percentile() {
+    fn a_distribution_plot_follows_bucket_bounds_up_to_the_last_percentile() {
         let row = ResultRow {
             histogram: vec![(10.0, 50), (100.0, 49), (1000.0, 1)],
             percentiles: vec![(50.0, 9.0), (99.0, 90.0)],

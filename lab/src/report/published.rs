@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_studies_are_read_and_their_hosts_told_apart() {
+    fn both_published_studies_are_parsed_with_distinct_hosts() {
         let all = PublishedStudy::all();
 
         let [first, second] = all.as_slice() else { panic!("{} studies", all.len()) };

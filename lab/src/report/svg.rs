@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_has_a_handful_of_round_ticks_whatever_it_spans() {
+    fn an_axis_of_any_range_has_a_few_round_ticks() {
         for (low, high) in [(1.0, 1.0), (3.0, 4.0), (1.0, 20.0), (1.0, 1e5), (1.0, 1e9), (0.002, 7e4)] {
             let axis = Axis::over([low, high].into_iter(), 0.0, 100.0).unwrap();
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_is_a_distance_and_nothing_leaves_the_axis() {
+    fn the_axis_is_logarithmic_and_clamps_out_of_range_values() {
         let axis = Axis::over([1.0, 100.0, f64::NAN, 0.0].into_iter(), 200.0, 0.0).unwrap();
 
         let (first, middle, last) = (axis.at(1.0), axis.at(10.0), axis.at(100.0));
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn names_from_outside_cannot_become_markup() {
+    fn external_names_are_escaped_in_svg() {
         let svg = mark("c-fodo", SvgShape::Circle, (1.0, 2.0), "<script>\"'&");
 
         assert!(svg.contains("&lt;script&gt;&quot;&#39;&amp;"), "{svg}");
     }
 
     #[test]
-    fn ticks_are_as_short_as_they_can_be() {
+    fn tick_labels_are_as_short_as_possible() {
         assert_eq!([tick_text(1500.0, "ns"), tick_text(2e6, "ns"), tick_text(1e4, "")], ["1.5 µs", "2 ms", "10k"]);
     }
 }

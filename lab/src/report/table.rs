@@ -233,7 +233,7 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn a_line_has_everybody_the_floor_and_the_studies_side_by_side() {
+    fn a_table_line_has_cells_for_all_clients_the_floor_and_the_studies() {
         let run = whole();
         let sections = Section::of(&run);
         let connecting = sections.iter().find(|section| section.question == "Q16").unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_tell_what_they_moved_and_loads_what_became_of_it() {
+    fn array_cells_show_throughput_and_loads_have_a_ledger() {
         let run = whole();
         let sections = Section::of(&run);
         let named = |name: &str| sections.iter().find(|section| section.question == name).unwrap();

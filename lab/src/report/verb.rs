@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn comparing_fails_for_a_difference_and_may_be_told_to_fail_for_worse_alone() {
+    fn compare_fails_on_any_difference_or_optionally_only_on_regressions() {
         let files = ReportFiles::new("compare");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_in_json_has_every_pair_and_the_verdict() {
+    fn a_json_comparison_contains_every_pair_and_the_verdict() {
         let files = ReportFiles::new("json");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_shut_by_a_limit_or_by_a_run_of_record_and_open_otherwise() {
+    fn the_gate_fails_on_an_exceeded_limit_or_a_regression_from_the_reference_run() {
         let files = ReportFiles::new("gate");
         let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
         let limits = files.0.join("limits.toml");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_misuse_and_named() {
+    fn an_unreadable_file_is_a_usage_error_that_names_it() {
         let files = ReportFiles::new("misuse");
         let run = files.run("run.json", 1, 1.0);
 

@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_question_of_the_studies_is_answered_by_a_scenario() {
+    fn every_study_question_has_a_scenario() {
         let scenarios = Scenario::all().unwrap();
 
         let mut answered: Vec<&str> = Vec::new();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_has_points_in_both_suites_and_says_how_it_is_proven() {
+    fn every_scenario_has_points_in_both_suites_and_a_verification() {
         for scenario in Scenario::all().unwrap() {
             for suite in [Suite::Quick, Suite::Full] {
                 let points = scenario.points(suite).unwrap();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_answers_two_questions_is_done_once() {
+    fn a_task_that_answers_two_questions_runs_once() {
         let scenarios = Scenario::all().unwrap();
 
         let tasks = tasks(&scenarios, Suite::Full, usize::MAX);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_work_is_warmed_up_but_for_cold_rows_and_what_is_a_process_of_its_own() {
+    fn every_task_is_warmed_up_except_cold_rows_and_separate_processes() {
         let tasks = tasks(&Scenario::all().unwrap(), Suite::Full, usize::MAX);
 
         for task in &tasks {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_has_the_numbered_pvs_of_its_warm_ups_when_its_points_need_fewer() {
+    fn a_suite_has_enough_numbered_pvs_for_its_warm_ups() {
         let mut scenarios = Scenario::all().unwrap();
         scenarios.retain(|scenario| scenario.question == "Q14");
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_a_clock_a_file_a_thread_or_the_environment_below_net_is_caught() {
+    fn io_clock_thread_and_environment_use_below_net_is_rejected() {
         for planted in [
             "use std::net::UdpSocket;",
             "use std::net;",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_moments_and_tests_are_free() {
+    fn addresses_instants_and_tests_are_allowed_below_net() {
         for allowed in [
             "use std::net::{Ipv4Addr, SocketAddr};",
             "use std::time::Instant; fn a(now: Instant) {}",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_bytes_stays_in_its_files() {
+    fn byte_order_conversions_are_allowed_only_in_listed_files() {
         let source = "fn a(x: u16) -> [u8; 2] { x.to_be_bytes() }";
 
         assert_eq!(offences_in("crates/ca/src/search.rs", source).len(), 1);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_in_a_comment_is_caught_beyond_its_number() {
+    fn a_dialect_phrase_above_its_limit_is_rejected() {
         let found = offences("fn told() {}\n/// Is told, and told again.\n", "1 told\n");
 
         assert_eq!(found.len(), 1);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn code_blocks_and_parts_of_words_are_not_prose() {
+    fn code_blocks_and_parts_of_words_are_not_checked_as_prose() {
         let page = "untold\n```sh\ntold\n```\n";
         let repository = Repository::of(&[("docs/a.md", page)]);
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn tightening_lowers_and_never_raises() {
+    fn tightening_never_raises_a_phrase_limit() {
         let repository = |list: &str| Repository::of(&[("a.md", "told told"), (PHRASES_PATH, list)]);
 
         assert!(tightened(&repository("3 told\n")).contains("\n2 told\n"));

@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_says_what_cargo_says_is_fine() {
+    fn a_layer_table_that_matches_cargo_is_accepted() {
         let page = page("| `ca` | `data` | nothing |\n| `data` | nothing | nothing |\n");
 
         assert_eq!(offences_of(&page, &[("ca", &["data"], &[]), ("data", &[], &[])]), [""; 0]);
     }
 
     #[test]
-    fn a_row_too_many_or_too_few_or_wrong_is_caught() {
+    fn an_extra_missing_or_wrong_layer_table_row_is_rejected() {
         let edges: &[(&str, &[&str], &[&str])] = &[("data", &[], &[])];
 
         assert_eq!(offences_of(&page(""), edges).len(), 1);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_made_anew_is_what_cargo_says() {
+    fn a_regenerated_layer_table_matches_cargo() {
         let members = vec![WorkspaceMember { name: "data".into(), ..WorkspaceMember::default() }];
         let metadata = Metadata { members, ..Metadata::default() };
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_up_or_sideways_is_caught() {
+    fn a_crate_dependency_upwards_or_sideways_is_rejected() {
         for (name, used) in [("data", "ca"), ("ca", "db"), ("db", "net"), ("ca", "pva"), ("lab", "cli"), ("net", "ioc")]
         {
             let row = format!("| `{name}` | `{used}` | nothing |\n");
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_package_with_io_below_net_is_caught() {
+    fn a_package_with_io_below_net_is_rejected() {
         let offences = offences_of(&page("| `db` | `data` | `mio` |\n"), &[("db", &["data"], &["mio"])]);
 
         assert_eq!(offences.len(), 1);
     }
 
     #[test]
-    fn a_crate_without_a_layer_is_caught() {
+    fn a_crate_without_a_layer_is_rejected() {
         assert_eq!(offences_of(&page("| `utils` | nothing | nothing |\n"), &[("utils", &[], &[])]).len(), 1);
     }
 }

@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_that_is_not_on_the_list_is_caught() {
+    fn an_unlisted_licence_is_rejected() {
         for refused in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND Unicode-3.0", "", "MIT MIT"] {
             assert_eq!(n_offences(refused), 1, "{refused}");
         }
     }
 
     #[test]
-    fn a_choice_that_holds_one_allowed_licence_is_fine() {
+    fn a_licence_choice_with_one_allowed_licence_is_accepted() {
         for allowed in ["MIT", "MIT OR GPL-3.0", "MIT/Apache-2.0", "GPL-3.0 OR (MIT AND Apache-2.0)"] {
             assert_eq!(n_offences(allowed), 0, "{allowed}");
         }

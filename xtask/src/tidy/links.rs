@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_nothing_is_caught() {
+    fn a_broken_document_link_is_rejected() {
         assert_eq!(offences_in("see [it](../reference/jason.md)").len(), 1);
         assert_eq!(offences_in("see [it](../reference/json.md#no-such-heading)").len(), 1);
         assert_eq!(offences_in("see [it](../../../else/README.md)").len(), 1);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere_are_fine() {
+    fn valid_document_links_are_accepted() {
         for page in [
             "[a](../reference/json.md) and [b](../reference/json.md#one-update-one-line)",
             "[`X::known`](../../crates/x.rs#known) [`code`](../../README.md) [folder](../reference/) [web](https://example.org/x.md)",

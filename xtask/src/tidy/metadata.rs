@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_tests_use_is_not_a_dependency() {
+    fn dev_dependencies_are_ignored() {
         let json = serde_json::json!({
             "workspace_root": "/r",
             "workspace_members": ["a"],

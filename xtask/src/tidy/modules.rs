@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn imports_that_go_down_or_are_listed_are_fine() {
+    fn downward_and_listed_imports_are_accepted() {
         assert_eq!(offences_of(LAYERS, UPWARD, &[]), [""; 0]);
     }
 
     #[test]
-    fn an_import_that_goes_up_is_caught() {
+    fn an_upward_import_is_rejected() {
         for (path, planted) in [
             ("menu.rs", "use crate::process::step::Step;"),
             ("menu.rs", "fn a() { crate::record::contract::with() }"),
@@ -195,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_comments_may_use_everything() {
+    fn imports_in_tests_and_comments_are_ignored() {
         let source = "// crate::database\n#[cfg(test)]\nmod tests { use crate::database::Database; }";
 
         assert_eq!(offences_of(LAYERS, UPWARD, &[("menu.rs", source)]), [""; 0]);
     }
 
     #[test]
-    fn an_import_from_the_root_is_caught() {
+    fn an_import_from_the_crate_root_is_rejected() {
         assert_eq!(offences_of(LAYERS, UPWARD, &[("process/step.rs", "use crate::Database;")]).len(), 1);
     }
 
     #[test]
-    fn a_module_without_a_layer_and_a_row_too_many_are_caught() {
+    fn a_module_without_a_layer_and_an_extra_row_are_rejected() {
         let unused = format!("{UPWARD}| `menu` | `process` | no reason |\n");
 
         assert_eq!(offences_of(LAYERS, UPWARD, &[("utils.rs", "")]).len(), 1);

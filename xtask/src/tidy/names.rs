@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_name_with_two_definitions_is_caught_unless_it_is_listed() {
+    fn a_duplicate_type_name_is_rejected_unless_listed() {
         let found = offences("\nenum Turn { On }\n", "");
 
         assert_eq!(found.len(), 1);
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_name_with_one_definition_is_caught_and_so_is_one_without_a_reason() {
+    fn a_listed_type_name_needs_two_definitions_and_a_reason() {
         assert!(offences("", "Turn: one for each end\n")[0].contains("only once"));
         assert!(offences("enum Turn { On }\n", "Turn\n")[0].contains("expected"));
     }
 
     #[test]
-    fn types_of_tests_and_types_inside_items_are_not_compared() {
+    fn type_names_in_tests_and_inside_items_are_ignored() {
         assert_eq!(offences("#[cfg(test)]\nmod tests { struct Turn; }\n", ""), [""; 0]);
         assert_eq!(offences("impl A for B { type Turn = u8; }\n", ""), [""; 0]);
     }

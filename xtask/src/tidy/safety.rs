@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_in_a_file_without_a_name_on_the_list_is_caught() {
+    fn unsafe_code_in_an_unlisted_file_is_rejected() {
         let file = ("crates/net/src/socket.rs", "fn a() { unsafe { b() } }");
 
         assert_eq!(offences_in(&[file]).len(), 1);
@@ -75,18 +75,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_file_is_caught() {
+    fn a_listed_unsafe_file_that_does_not_exist_is_rejected() {
         assert_eq!(offences_in(&[(LIST_PATH, "crates/net/src/gone.rs\n")]).len(), 1);
     }
 
     #[test]
-    fn a_crate_that_does_not_forbid_unsafe_code_is_caught() {
+    fn a_crate_that_does_not_forbid_unsafe_code_is_rejected() {
         assert_eq!(offences_in(&[("crates/data/src/lib.rs", "//! Doc.\n")]).len(), 1);
         assert_eq!(offences_in(&[("crates/data/src/lib.rs", "#![forbid(unsafe_code)]\n")]), [""; 0]);
     }
 
     #[test]
-    fn a_crate_wide_allow_is_caught() {
+    fn a_crate_wide_allow_is_rejected() {
         assert_eq!(offences_in(&[("crates/ca/src/a.rs", "#![allow(dead_code)]\n")]).len(), 1);
         assert_eq!(
             offences_in(&[("crates/ca/src/a.rs", "#[expect(dead_code, reason = \"r\")]\nfn a() {}\n")]),

@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn a_function_over_seventy_lines_is_caught() {
+    fn a_function_longer_than_seventy_lines_is_rejected() {
         assert_eq!(offences_in(&function_of(70), ""), [""; 0]);
         assert_eq!(offences_in(&function_of(71), "").len(), 1);
     }
 
     #[test]
-    fn a_file_over_six_hundred_lines_is_caught_its_tests_not_counted() {
+    fn a_file_longer_than_six_hundred_lines_without_tests_is_rejected() {
         let short = "const A: u8 = 1;\n".repeat(600);
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "const A: u8 = 1;\n".repeat(50));
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_giant_may_not_grow_and_must_be_listed_as_it_is() {
+    fn a_listed_oversized_item_must_have_exactly_its_listed_size() {
         assert_eq!(offences_in(&function_of(80), "80 crates/ca/src/a.rs long\n"), [""; 0]);
         assert!(offences_in(&function_of(81), "80 crates/ca/src/a.rs long\n")[0].contains("never grow"));
         assert!(offences_in(&function_of(79), "80 crates/ca/src/a.rs long\n")[0].contains("tighten"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tightening_lowers_and_removes_but_never_raises_or_adds() {
+    fn tightening_never_raises_or_adds_a_size_limit() {
         let repository = |n: usize, list: &str| {
             Repository::of(&[("crates/ca/src/a.rs", function_of(n).as_str()), (GIANTS_PATH, list)])
         };

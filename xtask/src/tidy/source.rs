@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn use_trees_are_taken_apart() {
+    fn use_trees_are_expanded_to_paths() {
         assert_eq!(
             path_texts("use std::{fs, io::{self, Read as R}, net::SocketAddr};"),
             ["std::fs", "std::io", "std::io::Read", "std::net::SocketAddr"]
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_texts_and_tests_hold_no_paths() {
+    fn paths_in_comments_strings_and_tests_are_ignored() {
         let source = "// std::fs\nconst A: &str = \"std::env\";\n#[cfg(test)]\nmod tests { use std::fs; }\n";
 
         assert!(path_texts(source).iter().all(|path| !path.starts_with("std")));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_match_or_one_list_is_a_table() {
+    fn a_function_with_one_match_or_one_list_is_a_table() {
         let is_table = |source: &str| functions(source).unwrap()[0].is_table;
 
         assert!(is_table("fn a(x: u8) -> u8 { match x { 1 => { 2 } _ => 3 } }"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_tests_are_counted_apart() {
+    fn test_lines_are_counted_separately() {
         assert_eq!(n_test_lines("fn a() {}\n\n#[cfg(test)]\nmod tests {\n}\n"), Some(3));
     }
 }

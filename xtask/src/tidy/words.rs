@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn each_banned_word_is_caught_in_any_file() {
+    fn each_banned_word_is_rejected_in_every_file() {
         for (word, _) in BANNED {
             assert_eq!(n_offences("docs/a.md", &format!("first\nsome {word} thing\n")), 1, "{word}");
         }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_the_clu_is_left_to_the_clu() {
+    fn the_word_reserved_for_the_clu_is_accepted_only_in_clu_text() {
         let planted = format!("A {OF_THE_CLU_ALONE} begins.");
 
         assert_eq!(n_offences("crates/net/src/lib.rs", &planted), 1);

@@ -21,8 +21,9 @@ fn search(name: &[u8]) -> Vec<u8> {
     [version(), text(request, name)].concat()
 }
 
+// Row 1 of docs/reference/faults.md.
 #[test]
-fn row_1_datagrams_that_end_early_are_not_answered() {
+fn truncated_search_datagrams_get_no_reply() {
     let whole = search(b"x");
     assert_eq!(answers(&whole).len(), 1);
 
@@ -35,8 +36,9 @@ fn flaw(bytes: &[u8]) -> Option<DatagramFlaw> {
     Responder::new(6000, Now::for_test()).handle(HERE, bytes, &mut |_| true, &mut Vec::new())
 }
 
+// Row 1 of docs/reference/faults.md.
 #[test]
-fn row_1_a_datagram_that_is_cut_anywhere_but_between_messages_is_told_as_such() {
+fn a_datagram_truncated_within_a_message_is_reported_as_cut() {
     let whole = search(b"x");
     let cuts: Vec<usize> = (0..=whole.len()).filter(|&n_bytes| flaw(&whole[..n_bytes]).is_none()).collect();
 
@@ -44,8 +46,9 @@ fn row_1_a_datagram_that_is_cut_anywhere_but_between_messages_is_told_as_such() 
     assert_eq!(flaw(&whole[..20]), Some(DatagramFlaw::Cut));
 }
 
+// Row 4 of docs/reference/faults.md.
 #[test]
-fn row_4_what_is_no_name_is_told_with_its_start() {
+fn an_invalid_name_is_reported_with_its_first_characters() {
     let mut unended = search(b"1234567");
     *unended.last_mut().unwrap() = b'8';
 
@@ -59,8 +62,9 @@ fn row_4_what_is_no_name_is_told_with_its_start() {
     }
 }
 
+// Row 2 of docs/reference/faults.md.
 #[test]
-fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
+fn parsing_stops_at_a_payload_that_exceeds_its_datagram() {
     let mut bytes = [search(b"x"), search(b"x")[16..].to_vec()].concat();
     let second = bytes.len() - 24;
     bytes[second + 2..second + 4].copy_from_slice(&4096_u16.to_be_bytes());
@@ -70,8 +74,9 @@ fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
     assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and one reply");
 }
 
+// Row 2 of docs/reference/faults.md.
 #[test]
-fn row_2_a_payload_that_is_not_a_multiple_of_8_bytes_ends_the_datagram_the_same_as_in_rsrv() {
+fn parsing_stops_at_a_misaligned_payload_as_in_rsrv() {
     let mut odd = version();
     Request::Search { reply: 5, minor: 13, cid: Cid(2), again: 2 }.header(2).encode(&mut odd);
     odd.extend_from_slice(b"x\0");
@@ -83,8 +88,9 @@ fn row_2_a_payload_that_is_not_a_multiple_of_8_bytes_ends_the_datagram_the_same_
     assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and the reply to the first");
 }
 
+// Row 6 of docs/reference/faults.md.
 #[test]
-fn row_6_answers_never_have_more_bytes_than_their_request() {
+fn search_replies_are_never_larger_than_their_request() {
     for n_names in [1, 2, 56, 57, 58, 59, 113, 115, 116, 2000] {
         let bytes = [version(), search(b"x")[16..].repeat(n_names)].concat();
 
@@ -97,8 +103,9 @@ fn row_6_answers_never_have_more_bytes_than_their_request() {
     }
 }
 
+// Row 3 of docs/reference/faults.md.
 #[test]
-fn row_3_a_length_near_the_end_of_numbers_is_no_length() {
+fn a_search_with_a_payload_length_near_u32_max_gets_no_reply() {
     for length in [u32::MAX, u32::MAX - 7, u32::MAX - 23, 0x8000_0000] {
         let mut bytes = version();
         bytes.extend_from_slice(&[0, 6, 0xff, 0xff, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
@@ -109,8 +116,9 @@ fn row_3_a_length_near_the_end_of_numbers_is_no_length() {
     }
 }
 
+// Row 4 of docs/reference/faults.md.
 #[test]
-fn row_4_names_that_are_none_are_not_asked_for() {
+fn invalid_names_are_rejected_before_the_source_is_queried() {
     let mut unended = search(b"1234567");
     *unended.last_mut().unwrap() = b'8';
     assert_eq!(answers(&unended), [], "no NUL");
@@ -131,8 +139,9 @@ fn row_4_names_that_are_none_are_not_asked_for() {
     assert_eq!(asked.len(), 3, "unusual names are passed to the source of PVs");
 }
 
+// Row 6 of docs/reference/faults.md.
 #[test]
-fn row_6_senders_that_are_none_are_not_answered() {
+fn searches_from_invalid_sender_addresses_get_no_reply() {
     for from in ["127.0.0.1:0", "224.0.0.1:5064", "255.255.255.255:5064"] {
         let mut out = Vec::new();
         Responder::new(6000, Now::for_test()).handle(from.parse().unwrap(), &search(b"x"), &mut |_| true, &mut out);
@@ -144,8 +153,9 @@ fn claim(port: u16, address: u32, cid: u32) -> Vec<u8> {
     with_answer(Answer::Search { port, count: 0, address, cid: Cid(cid) }, &[0, 13, 0, 0, 0, 0, 0, 0])
 }
 
+// Row 8 of docs/reference/faults.md.
 #[test]
-fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
+fn the_first_valid_claim_wins_and_invalid_claims_are_ignored() {
     let now = Now::for_test();
     let mut searcher = Searcher::new(1);
     searcher.add(Cid(5), "x", now);
@@ -162,8 +172,9 @@ fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
     assert_eq!(heard, [(5064, true), (5065, false)]);
 }
 
+// Row 7 of docs/reference/faults.md.
 #[test]
-fn row_7_no_is_said_on_circuits_only_and_to_those_who_want_to_hear_it() {
+fn not_found_is_sent_only_on_circuits_and_only_when_requested() {
     let wants_no = text(Request::Search { reply: 10, minor: 13, cid: Cid(7), again: 8 }, b"x");
     let wants_silence = text(Request::Search { reply: 5, minor: 13, cid: Cid(9), again: 9 }, b"x");
     let mut out = Vec::new();
@@ -190,8 +201,9 @@ fn row_7_no_is_said_on_circuits_only_and_to_those_who_want_to_hear_it() {
     assert_eq!(said, [Answer::NotFound { reply: 10, minor: 13, cid: Cid(7), again: 8 }, found(7), found(9)]);
 }
 
+// Row 60 of docs/reference/faults.md.
 #[test]
-fn row_60_what_a_search_says_of_versions_counts_for_nothing() {
+fn the_version_in_a_search_reply_does_not_affect_the_circuit() {
     let now = Now::for_test();
     let mut searcher = Searcher::new(1);
     searcher.add(Cid(5), "x", now);
@@ -250,7 +262,7 @@ fn searcher_and_responder_survive_any_datagram() {
 }
 
 #[test]
-fn beacons_and_repeater_survive_any_datagram_and_shout_no_louder_than_they_hear() {
+fn beacon_monitor_and_repeater_survive_any_datagram_without_amplification() {
     let recording = Recording::named("beacon");
     let beacon = recording.lines.iter().find_map(|line| match line {
         recording::Line::Bytes(_, bytes, _) => Some(bytes.clone()),

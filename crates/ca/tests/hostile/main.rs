@@ -202,8 +202,9 @@ fn event_add(sid: u32, subscription: u32, mask: u16) -> Vec<u8> {
     )
 }
 
+// Row 12 of docs/reference/faults.md.
 #[test]
-fn row_12_a_payload_that_is_no_multiple_of_8_is_complained_about_and_closes() {
+fn a_misaligned_payload_gets_an_error_reply_and_closes_the_circuit() {
     let mut server = Server::with_channel();
 
     server.hear(&[with(Request::Write { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(7) }, &[0; 12])]);
@@ -212,8 +213,9 @@ fn row_12_a_payload_that_is_no_multiple_of_8_is_complained_about_and_closes() {
     assert!(server.is_closed());
 }
 
+// Row 13 of docs/reference/faults.md.
 #[test]
-fn row_13_a_declared_size_takes_no_memory_and_the_circuit_goes_on() {
+fn an_oversized_put_is_rejected_by_its_header_and_the_circuit_stays_usable() {
     let mut server = Server::with_channel();
     let write = Request::WriteNotify { dbr: DbrType(6), count: 1 << 18, sid: Sid(0), ioid: Ioid(9) };
     let mut head = Vec::new();
@@ -230,8 +232,9 @@ fn row_13_a_declared_size_takes_no_memory_and_the_circuit_goes_on() {
     assert_eq!(server.events, []);
 }
 
+// Row 14 of docs/reference/faults.md.
 #[test]
-fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
+fn an_invalid_count_or_type_fails_only_its_operation_on_the_server() {
     let mut server = Server::with_channel();
     let put = |dbr, count, payload: &[u8]| {
         with(Request::WriteNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) }, payload)
@@ -269,8 +272,9 @@ fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
     assert_eq!(server.events, []);
 }
 
+// Row 77 of docs/reference/faults.md.
 #[test]
-fn row_77_a_word_of_another_protocol_closes_before_it_is_as_long_as_a_header() {
+fn bytes_of_another_protocol_close_the_circuit_before_a_full_header() {
     let words: [&[u8]; 4] = [b"G", b"GET /", b"SSH-2.0-x\r\n", &[0x16, 3, 1]];
     for word in words {
         let mut whole = Server::new();
@@ -283,8 +287,9 @@ fn row_77_a_word_of_another_protocol_closes_before_it_is_as_long_as_a_header() {
     }
 }
 
+// Row 77 of docs/reference/faults.md.
 #[test]
-fn row_77_a_version_that_comes_byte_by_byte_is_no_such_word() {
+fn a_version_message_received_byte_by_byte_is_accepted() {
     let mut server = Server::new();
     let version = bare(Request::Version { priority: 0, minor: 13, sequence: 0 });
 
@@ -293,8 +298,9 @@ fn row_77_a_version_that_comes_byte_by_byte_is_no_such_word() {
     assert!(server.is_usable());
 }
 
+// Row 16 of docs/reference/faults.md.
 #[test]
-fn row_16_a_version_that_is_missing_or_odd_is_served_or_refused() {
+fn a_missing_or_unusual_version_is_served_and_a_too_old_one_is_rejected() {
     for first in [None, Some(0), Some(65_535)] {
         let mut server = Server::new();
         let version = first.map(|minor| bare(Request::Version { priority: 0, minor, sequence: 0 }));
@@ -309,8 +315,9 @@ fn row_16_a_version_that_is_missing_or_odd_is_served_or_refused() {
     assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::DEFUNCT });
 }
 
+// Row 17 of docs/reference/faults.md.
 #[test]
-fn row_17_channels_are_each_circuits_own() {
+fn requests_with_unknown_channel_ids_are_rejected_without_closing_the_circuit() {
     let mut server = Server::with_channel();
     server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"again")]);
     assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(7), sid: Sid(1), .. }), "the same number twice");
@@ -335,8 +342,9 @@ fn row_17_channels_are_each_circuits_own() {
     }
 }
 
+// Row 17 of docs/reference/faults.md.
 #[test]
-fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others() {
+fn clearing_a_channel_ends_its_subscriptions_only() {
     let mut server = Server::with_channel();
     server.hear(&[text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y")]);
     server.hear(&[event_add(0, 1, 1), event_add(0, 2, 1), event_add(1, 3, 1)]);
@@ -349,7 +357,7 @@ fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others(
 }
 
 #[test]
-fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its_own() {
+fn a_channel_created_while_another_is_cleared_gets_its_own_server_id() {
     let mut server = Server::with_channel();
     let create = || text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y");
     let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
@@ -368,8 +376,9 @@ fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its
     );
 }
 
+// Row 23 of docs/reference/faults.md.
 #[test]
-fn row_23_who_a_client_says_it_is_counts_until_its_first_channel() {
+fn user_and_host_names_are_rejected_after_the_first_channel() {
     let mut server = Server::new();
     server.hear(&[text(Request::ClientName {}, b"ann"), text(Request::HostName {}, b"desk")]);
     server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
@@ -388,7 +397,7 @@ fn row_23_who_a_client_says_it_is_counts_until_its_first_channel() {
 }
 
 #[test]
-fn a_server_circuit_survives_any_bytes_within_its_bounds() {
+fn a_server_circuit_survives_any_bytes_with_bounded_memory() {
     let recordings: Vec<Vec<u8>> = Recording::all()
         .iter()
         .filter(|recording| recording.is_stream())
@@ -422,7 +431,7 @@ fn a_server_circuit_survives_any_bytes_within_its_bounds() {
 }
 
 #[test]
-fn a_client_circuit_survives_any_bytes_within_its_bounds() {
+fn a_client_circuit_survives_any_bytes_with_bounded_memory() {
     let recordings: Vec<Vec<u8>> = Recording::all()
         .iter()
         .filter(|recording| recording.is_stream())
@@ -449,7 +458,7 @@ fn a_client_circuit_survives_any_bytes_within_its_bounds() {
 }
 
 #[test]
-fn an_echo_brings_its_payload_back() {
+fn an_echo_returns_its_payload() {
     let mut server = Server::new();
 
     server.hear(&[with(Request::Echo {}, b"12345678"), bare(Request::Echo {})]);
@@ -464,8 +473,9 @@ fn heard(circuit: &mut client::Circuit, bytes: &[u8]) -> Vec<client::Event> {
     events
 }
 
+// Row 60 of docs/reference/faults.md.
 #[test]
-fn row_60_the_version_is_the_circuits_own() {
+fn a_client_requests_variable_counts_only_from_servers_that_support_them() {
     for (minor, count_asked) in [(12, 10), (MINOR_VERSION, 0)] {
         let mut circuit = client_circuit(Now::for_test());
         let server = Answer::Version { valid: 0, minor: u32::from(minor), sequence: 0 };
@@ -481,8 +491,9 @@ fn row_60_the_version_is_the_circuits_own() {
     }
 }
 
+// Row 61 of docs/reference/faults.md.
 #[test]
-fn row_61_answers_that_do_not_fit_fail_their_operation_alone() {
+fn an_invalid_reply_fails_only_its_operation_on_the_client() {
     let mut circuit = client_circuit(Now::for_test());
     let answer = |dbr, count, payload_bytes: usize| {
         let answer = Answer::ReadNotify { dbr: DbrType(dbr), count, status: Eca::NORMAL, ioid: Ioid(1) };
@@ -505,8 +516,9 @@ fn row_61_answers_that_do_not_fit_fail_their_operation_alone() {
     assert!(matches!(fine[..], [client::Event::ReadDone { ioid: Ioid(1), result: Ok(_), .. }]), "{fine:?}");
 }
 
+// Row 61 of docs/reference/faults.md.
 #[test]
-fn row_61_a_flood_of_updates_that_nobody_wants_leaves_no_event() {
+fn updates_without_a_subscription_create_no_events() {
     let mut circuit = client_circuit(Now::for_test());
     let subscription = SubscriptionId(9);
     let update = Answer::EventAdd { dbr: DbrType(6), count: 1, status: Eca::NORMAL, subscription };
@@ -531,8 +543,9 @@ impl client::Listener for Unsubscribed {
     }
 }
 
+// Row 53 of docs/reference/faults.md.
 #[test]
-fn row_53_a_severity_that_there_is_not_counts_as_the_worst_and_an_unknown_status_stays() {
+fn an_unknown_severity_decodes_as_invalid_and_an_unknown_status_is_kept() {
     // TIME_DOUBLE: status 999, severity, one hour after the EPICS epoch, 1.5.
     let value = |severity: u8| {
         let head = [3, 231, 0, severity, 0, 0, 14, 16, 0, 0, 0, 0, 0, 0, 0, 0];

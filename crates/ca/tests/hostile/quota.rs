@@ -2,8 +2,9 @@
 
 use super::*;
 
+// Rows 17 and 18 of docs/reference/faults.md.
 #[test]
-fn row_17_and_18_a_million_channels_and_subscriptions_of_one_circuit_are_no_fault() {
+fn one_circuit_accepts_a_million_channels_and_subscriptions() {
     const N: u32 = 1_000_000;
     let mut server = Server::new();
     for first in (0..N).step_by(1000) {
@@ -21,8 +22,9 @@ fn row_17_and_18_a_million_channels_and_subscriptions_of_one_circuit_are_no_faul
     assert!(matches!(server.last(), Answer::ReadNotify { status: Eca::NORMAL, .. }));
 }
 
+// Rows 17 and 18 of docs/reference/faults.md.
 #[test]
-fn row_17_and_18_who_holds_more_than_it_may_is_told_and_closed() {
+fn a_circuit_that_exceeds_its_memory_limit_gets_an_error_and_is_closed() {
     const MAX: usize = 10 * limit::CHANNEL_BYTES + 5 * limit::SUBSCRIPTION_BYTES;
     let create = |n| text(Request::CreateChan { cid: Cid(n), minor: 13 }, b"x");
     for (first_too_many, what) in [(create(10), "a channel"), (event_add(3, 5, 1), "a subscription")] {
@@ -42,8 +44,9 @@ fn row_17_and_18_who_holds_more_than_it_may_is_told_and_closed() {
     }
 }
 
+// Rows 17 and 18 of docs/reference/faults.md.
 #[test]
-fn row_17_and_18_what_is_given_back_can_be_had_again() {
+fn memory_of_cleared_channels_and_subscriptions_is_available_again() {
     let mut server = Server::new();
     server.circuit.set_held_bytes_max(limit::CHANNEL_BYTES + limit::SUBSCRIPTION_BYTES);
 
@@ -65,8 +68,9 @@ fn put_status(server: &mut Server) -> Eca {
     }
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
-fn row_80_the_bytes_of_a_put_that_is_arriving_are_counted_until_it_is_whole() {
+fn bytes_of_a_partial_put_are_counted_until_it_is_complete() {
     let mut server = Server::with_array();
     let (put, before) = (put_of(100_000), server.circuit.held_bytes());
 
@@ -79,8 +83,9 @@ fn row_80_the_bytes_of_a_put_that_is_arriving_are_counted_until_it_is_whole() {
     assert!(matches!(server.events.last(), Some(server::Event::Write { .. })));
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
-fn row_80_a_put_that_outgrows_its_room_is_refused_and_dropped_and_the_circuit_lives() {
+fn a_put_beyond_the_memory_limit_is_rejected_and_the_circuit_stays_usable() {
     let put = put_of(100_000);
     let head_first = [put[..24].to_vec(), put[24..].to_vec()];
     for (room_at_first, what) in [(799_999, "by its header"), (usize::MAX, "while it arrives")] {
@@ -103,8 +108,9 @@ fn row_80_a_put_that_outgrows_its_room_is_refused_and_dropped_and_the_circuit_li
     }
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
-fn row_80_a_put_without_rights_is_refused_by_its_header_and_takes_no_memory() {
+fn a_put_without_write_access_is_rejected_by_its_header_and_takes_no_memory() {
     let mut server =
         Server { n_elements: 100_000, rights: Rights { read: true, write: false }, ..Server::new() }.connected();
     let (put, before) = (put_of(100_000), server.circuit.held_bytes());

@@ -2,8 +2,9 @@
 
 use super::*;
 
+// Row 13 of docs/reference/faults.md.
 #[test]
-fn row_13_a_request_with_a_payload_that_it_never_has_fails_alone() {
+fn a_create_request_with_an_oversized_payload_fails_only_itself() {
     let mut server = Server::with_channel();
     let create = Request::CreateChan { cid: Cid(8), minor: 13 };
 
@@ -14,7 +15,7 @@ fn row_13_a_request_with_a_payload_that_it_never_has_fails_alone() {
 }
 
 #[test]
-fn a_channel_name_without_its_end_names_no_pv() {
+fn a_channel_name_without_terminator_is_rejected() {
     let mut server = Server::with_channel();
 
     server.hear(&[with(Request::CreateChan { cid: Cid(8), minor: 13 }, &[b'x'; 8])]);
@@ -23,8 +24,9 @@ fn a_channel_name_without_its_end_names_no_pv() {
     assert!(server.is_usable());
 }
 
+// Row 18 of docs/reference/faults.md.
 #[test]
-fn row_18_a_subscription_without_a_mask_a_type_or_a_number_of_its_own_fails_alone() {
+fn a_subscription_with_an_invalid_mask_type_or_id_fails_only_itself() {
     let cancel =
         || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
     let subscription = SubscriptionId(1);
@@ -50,8 +52,9 @@ fn row_18_a_subscription_without_a_mask_a_type_or_a_number_of_its_own_fails_alon
     }
 }
 
+// Row 23 of docs/reference/faults.md.
 #[test]
-fn row_23_a_name_of_a_user_or_host_that_is_too_long_or_without_end_is_ignored() {
+fn an_overlong_or_unterminated_user_or_host_name_is_ignored() {
     for request in [Request::ClientName {}, Request::HostName {}] {
         for (name, is_kept) in [(vec![b'a'; 512], true), (vec![b'a'; 513], false), (vec![b'a'; 60_000], false)] {
             let mut server = Server::new();

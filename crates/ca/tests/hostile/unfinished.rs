@@ -2,8 +2,9 @@
 
 use super::*;
 
+// Row 15 of docs/reference/faults.md.
 #[test]
-fn row_15_a_message_that_trickles_or_stops_closes_after_its_time() {
+fn an_incomplete_message_closes_the_circuit_after_the_timeout() {
     let create = text(Request::CreateChan { cid: Cid(1), minor: 13 }, &[b'x'; 200]);
     for n_bytes in [1, 15, 30] {
         let mut server = Server::new();
@@ -22,8 +23,9 @@ fn row_15_a_message_that_trickles_or_stops_closes_after_its_time() {
     }
 }
 
+// Row 15 of docs/reference/faults.md.
 #[test]
-fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
+fn each_message_has_its_own_timeout() {
     let mut server = Server::new();
     let start = server.now;
     let echo = bare(Request::Echo {});
@@ -37,8 +39,9 @@ fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
     assert_eq!(server.drain().len(), 3);
 }
 
+// Row 15 of docs/reference/faults.md.
 #[test]
-fn row_15_a_large_value_that_trickles_closes_and_one_on_a_slow_line_does_not() {
+fn a_large_value_below_the_minimum_transfer_rate_closes_the_circuit() {
     for (bytes_per_minute, is_to_close) in
         [(limit::MESSAGE_PROGRESS_BYTES / 2, true), (limit::MESSAGE_PROGRESS_BYTES, false)]
     {
@@ -56,8 +59,9 @@ fn row_15_a_large_value_that_trickles_closes_and_one_on_a_slow_line_does_not() {
     }
 }
 
+// Row 15 of docs/reference/faults.md.
 #[test]
-fn row_15_the_time_of_a_message_begins_anew_when_its_circuit_is_read_again() {
+fn resuming_a_circuit_restarts_the_message_timeout() {
     let mut server = Server::with_array();
     server.hear(&[put_of(80_000)[..100].to_vec()]);
     server.now = server.now + limit::MESSAGE_TIMEOUT;

@@ -26,7 +26,7 @@ fn seeds(n: u64) -> Vec<u64> {
 }
 
 #[test]
-fn every_operation_ends_once_and_every_update_is_accounted_for() {
+fn every_operation_ends_once_and_every_update_is_delivered_or_counted() {
     let (mut n_updates, mut n_merged) = (0, 0);
     for seed in seeds(60) {
         println!("SIM_SEED={seed}");
@@ -43,7 +43,7 @@ fn every_operation_ends_once_and_every_update_is_accounted_for() {
 }
 
 #[test]
-fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
+fn a_circuit_closes_at_its_deadline_after_a_partial_message() {
     for seed in seeds(50) {
         let mut world = World::new(Chance::Seed(seed));
         let now = world.now;
@@ -98,8 +98,9 @@ fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
     said
 }
 
+// Row 76 of docs/reference/faults.md.
 #[test]
-fn row_76_a_wall_clock_that_jumps_by_hours_changes_nothing_that_is_said_or_awaited() {
+fn wall_clock_jumps_do_not_affect_messages_or_deadlines() {
     let start = Now::for_test();
 
     let steady = history(start, |_| 0);
@@ -190,7 +191,7 @@ fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Durat
 }
 
 #[test]
-fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
+fn searches_over_a_lossy_network_find_all_served_names_and_no_absent_ones() {
     for seed in seeds(60) {
         let mut chance = Chance::Seed(seed.wrapping_add(1 << 32));
         let n_servers = 1 + chance.below(3);
@@ -213,7 +214,7 @@ fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
 }
 
 #[test]
-fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
+fn ten_thousand_served_names_are_found_quickly_with_few_datagrams() {
     let names: Vec<String> = (0..10_000).map(|index| format!("name:0:{index}")).collect();
 
     let searches: Vec<_> = (1..=11).map(|seed| searched(seed, 1, &names)).collect();

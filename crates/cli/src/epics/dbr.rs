@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_mean_the_same_types() {
+    fn dbr_names_and_numbers_identify_the_same_types() {
         assert_eq!(Dbr::parse("CTRL_DOUBLE"), Dbr::parse("34"));
         assert_eq!(Dbr::parse("DBR_TIME_INT"), Dbr::parse("15"));
         assert_eq!(Dbr::parse("STSACK_STRING").map(Dbr::detail), Some(Detail::Acknowledge));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_asked_for_as_what_it_is() {
+    fn every_dbr_type_round_trips_through_kind_and_name() {
         for dbr in Dbr::all() {
             assert_eq!(Dbr::of(dbr.kind(), dbr.detail()), dbr);
             assert_eq!(Dbr::parse(&dbr.name()), Some(dbr));

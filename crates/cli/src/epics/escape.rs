@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_printed_is_escaped() {
+    fn unprintable_characters_are_escaped() {
         assert_eq!(escaped(b"it's \"q\" \\ t\tu\x7f\xe9"), "it\\'s \\\"q\\\" \\\\ t\\tu\\x7f\\xe9");
         assert_eq!(escaped(b"\x01\x07\x08\x0b\x0c\r\n"), "\\x01\\a\\b\\v\\f\\r\\n");
     }
 
     #[test]
-    fn escapes_are_read_as_the_field_reads_them() {
+    fn escapes_are_parsed_like_epics_base() {
         assert_eq!(raw("a\\nb\\q", 39), b"a\nbq");
         assert_eq!(raw("\\x41\\x4\\x414\\xzz\\x", 39), b"A\x04A4zz");
         assert_eq!(raw("\\101\\0612\\0a", 39), b"101\x00612\0a");

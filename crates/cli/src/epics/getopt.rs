@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn values_may_be_attached_or_follow() {
+    fn flag_values_may_be_attached_or_separate() {
         let (flags, others) = parsed("-#10 -0x -lb -e5 -F , -w 2.5 pv", false);
 
         let expected = [set('#', "10"), set('0', "x"), set('l', "b"), set('e', "5"), set('F', ","), set('w', "2.5")];
@@ -84,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn letters_may_share_a_dash_and_the_last_may_take_a_value() {
+    fn combined_short_flags_may_end_with_a_flag_that_takes_a_value() {
         let (flags, _) = parsed("-ac#2 pv", false);
 
         assert_eq!(flags, [set('a', ""), set('c', ""), set('#', "2")]);
     }
 
     #[test]
-    fn flags_after_a_pv_count_unless_flags_come_first() {
+    fn flags_after_a_pv_are_parsed_unless_flags_must_come_first() {
         assert_eq!(parsed("pv -t", false), (vec![set('t', "")], vec!["pv".to_owned()]));
         assert_eq!(parsed("pv -5", true), (vec![], vec!["pv".to_owned(), "-5".to_owned()]));
         assert_eq!(parsed("-- -5", true), (vec![], vec!["-5".to_owned()]));
     }
 
     #[test]
-    fn wrong_flags_are_named() {
+    fn invalid_flags_are_named_in_the_error() {
         assert_eq!(parsed("-q", false).0, [Flag::Unknown('q')]);
         assert_eq!(parsed("-w", false).0, [Flag::ValueMissing('w')]);
         assert_eq!(parsed("-:", false).0, [Flag::Unknown(':')]);

@@ -335,7 +335,7 @@ fn compare(captured_text: &str, mut run: impl FnMut(&[String], &mut OutputStream
 }
 
 #[test]
-fn caget_prints_what_the_fields_caget_prints() {
+fn caget_output_is_the_same_as_in_epics_base() {
     let mut plant = Golden::new();
 
     compare(include_str!("../../tests/golden/caget.txt"), |arguments, outlet| {
@@ -344,7 +344,7 @@ fn caget_prints_what_the_fields_caget_prints() {
 }
 
 #[test]
-fn caput_writes_and_prints_what_the_fields_caput_does() {
+fn caput_writes_and_output_are_the_same_as_in_epics_base() {
     let mut plant = Golden::new();
 
     compare(include_str!("../../tests/golden/caput.txt"), |arguments, outlet| {
@@ -353,7 +353,7 @@ fn caput_writes_and_prints_what_the_fields_caput_does() {
 }
 
 #[test]
-fn cainfo_prints_what_the_fields_cainfo_prints() {
+fn cainfo_output_is_the_same_as_in_epics_base() {
     let mut plant = Golden::new();
 
     compare(include_str!("../../tests/golden/cainfo.txt"), |arguments, outlet| {
@@ -362,7 +362,7 @@ fn cainfo_prints_what_the_fields_cainfo_prints() {
 }
 
 #[test]
-fn camonitor_prints_what_the_fields_camonitor_prints() {
+fn camonitor_output_is_the_same_as_in_epics_base() {
     let plant = Golden::new();
 
     compare(include_str!("../../tests/golden/camonitor.txt"), |arguments, outlet| {

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_with_cs_forgiveness() {
+    fn numbers_are_parsed_leniently_like_c() {
         assert_eq!(leading_integer("10abc"), Some(10));
         assert_eq!(leading_integer(" -3"), Some(-3));
         assert_eq!(leading_integer("x"), None);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_zero_is_for_ever() {
+    fn a_wait_time_of_zero_means_forever() {
         let mut common = CommonOptions::new("caget", &Clock::utc(), &mut io::sink()).unwrap();
 
         common.take('w', "0", &mut io::sink()).unwrap();

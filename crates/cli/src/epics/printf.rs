@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn general_notation_is_cs() {
+    fn general_notation_is_the_same_as_in_c() {
         let cases = [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_and_exponent_notation_are_cs() {
+    fn fixed_and_exponent_notation_are_the_same_as_in_c() {
         assert_eq!(number(1.234_567_89e20, Notation::Fixed(2)), "123456788999999995904.00");
         assert_eq!(number(-3e10, Notation::Exponent(5)), "-3.00000e+10");
         assert_eq!(number(2.5, Notation::Fixed(0)), "2");

@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_reference_every_stamp_is_a_date() {
+    fn time_stamps_without_a_reference_are_absolute_dates() {
         assert_eq!(lines("s")[3], "1990-01-01 00:01:43.000000");
         assert_eq!(lines("sc")[0], "1990-01-01 00:01:30.000000(1990-01-01 00:01:40.500000)");
         assert_eq!(lines("nr").concat(), "");
     }
 
     #[test]
-    fn relative_stamps_count_from_the_first_update_or_the_start() {
+    fn relative_time_stamps_start_at_the_first_update_or_program_start() {
         let server = lines("sr");
         let client = lines("cr");
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn incremental_stamps_count_from_the_update_before_of_any_or_of_the_same_pv() {
+    fn incremental_time_stamps_start_at_the_previous_update_of_any_or_the_same_pv() {
         assert_eq!(lines("si")[2..], ["                +10.000000", "                 +2.000000"]);
         assert_eq!(lines("sI")[2..], ["                +11.000000", "                +12.000000"]);
         assert_eq!(lines("scI")[3], "                +12.000000              (   +4.000000)");

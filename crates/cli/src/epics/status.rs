@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_codes_have_the_fields_words_and_others_their_number() {
+    fn known_status_codes_have_epics_messages_and_unknown_ones_their_number() {
         assert_eq!(message(Eca::PUTFAIL), "Channel write request failed");
         assert_eq!(message(Eca(99 << 3)), "status 792");
     }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_stand_in_columns_and_a_failure_is_told_apart() {
+    fn get_prints_readings_in_columns_and_failures_to_stderr() {
         let (exit, out, err) = printed(false);
 
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_one_line_per_pv_also_for_the_one_that_failed() {
+    fn get_json_has_one_line_per_pv_including_failed_ones() {
         let (_, out, _) = printed(true);
 
         let pvs: Vec<_> = out.lines().map(|line| line.split(',').next().unwrap()).collect();

@@ -89,7 +89,7 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
-    fn a_block_tells_server_type_and_rights() {
+    fn an_info_block_shows_server_type_and_access_rights() {
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
         let facts = ChannelFacts { server, kind: Kind::F64, count_max: 5, may_read: true, may_write: false };
 

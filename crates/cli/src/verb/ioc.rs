@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_count_for_the_files_after_them() {
+    fn macros_apply_to_the_files_after_them() {
         let pair = |file: &str, macros: &str| (file.to_owned(), macros.to_owned());
 
         assert_eq!(
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ready_line_is_the_documented_one() {
+    fn the_ready_line_is_the_same_as_documented() {
         let udp_5064 = |tcp_port, metrics: Option<&str>| ReadyLine {
             n_records: 102,
             address: Ipv4Addr::LOCALHOST,
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_for_this_host_unless_an_address_is_given() {
+    fn metrics_are_served_on_loopback_unless_an_address_is_given() {
         assert_eq!(metrics_address("9464"), Ok("127.0.0.1:9464".parse().unwrap()));
         assert_eq!(metrics_address("0.0.0.0:9464"), Ok("0.0.0.0:9464".parse().unwrap()));
         assert_eq!(metrics_address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));

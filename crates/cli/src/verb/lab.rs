@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_laboratory_come_after_its_name() {
+    fn lab_arguments_follow_the_lab_verb() {
         let of = |line: &str| {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             words(&arguments).map(<[OsString]>::to_vec)

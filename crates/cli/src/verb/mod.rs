@@ -7,6 +7,7 @@ pub mod expand;
 pub mod get;
 pub mod info;
 pub mod ioc;
+#[cfg(feature = "lab")]
 pub mod lab;
 pub mod monitor;
 pub mod put;

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn people_hear_of_updates_and_of_what_is_unusual() {
+    fn monitor_prints_updates_and_disconnections_as_text() {
         assert_eq!(
             texts(false),
             [
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_were_merged_and_the_account_at_the_end_are_told() {
+    fn monitor_prints_merged_updates_and_final_counts() {
         let mut known = KnownPv::default();
         let counts = MonitorCounts {
             received: 9,
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_get_every_event_by_name() {
+    fn monitor_json_names_every_event() {
         let texts = texts(true);
 
         assert_eq!(texts[0], "{\"pv\":\"x:y\",\"event\":\"connected\",\"server\":\"127.0.0.1:5064\"}\n");

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_the_kind_of_the_pv() {
+    fn put_converts_arguments_to_the_pv_type() {
         assert_eq!(put(&["-1.5"], Kind::F64, 1), Ok((-1.5).into()));
         assert_eq!(put(&["0x1f"], Kind::I32, 1), Ok(31.into()));
         assert_eq!(put(&["On"], Kind::Enum, 1), Ok(Value::Scalar(Scalar::Enum(1))));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn json_becomes_the_kind_of_the_pv() {
+    fn put_converts_json_to_the_pv_type() {
         assert_eq!(put(&["--from-json", "[1, 2.0]"], Kind::F32, 5), Ok(vec![1.0_f32, 2.0].into()));
         assert_eq!(put(&["--from-json", "\"On\""], Kind::Enum, 1), Ok(Value::Scalar(Scalar::Enum(1))));
         assert_eq!(put(&["--from-json", "[]"], Kind::I32, 5), Ok(Vec::<i32>::new().into()));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_reason() {
+    fn put_rejects_invalid_values_with_a_reason() {
         assert!(put(&["1.5"], Kind::I32, 1).unwrap_err().contains("the PV is of type long"));
         assert!(put(&["70000"], Kind::I16, 1).unwrap_err().contains("is out of range"));
         assert!(put(&["Ajar"], Kind::Enum, 1).unwrap_err().contains("the states are \"Off\", \"On\""));

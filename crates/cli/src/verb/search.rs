@@ -266,7 +266,7 @@ mod tests {
         client.add(Cid(1), "x:twice", start);
         client.add(Cid(2), "no:such", start);
         client.tick(start, &mut asked);
-        traffic.overheard(at("10.0.0.2:4000"), &asked.remove(0).bytes, start);
+        traffic.handle_broadcast(at("10.0.0.2:4000"), &asked.remove(0).bytes, start);
         traffic.tick(start, &mut asked);
         for port in [5064, 6064] {
             let mut responder = Responder::new(port, start);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_begins_with_dead_names_and_goes_on_with_those_of_two_servers() {
+    fn a_search_report_lists_unanswered_names_before_duplicate_servers() {
         let text = report(&heard(), Duration::from_secs(10), 40);
 
         assert_eq!(
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_in_json_are_those_of_the_help() {
+    fn search_json_keys_are_the_same_as_in_the_help() {
         let text = lines(&heard(), Duration::from_secs(10));
 
         let first: Map<String, Json> = serde_json::from_str(text.lines().next().unwrap()).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_row_names_the_client_and_what_it_keeps_waiting() {
+    fn a_top_row_shows_the_client_and_its_queued_updates() {
         let client = json!({"address": "10.0.0.2:4000", "user": "o\u{1b}p", "host": "desk", "channels": 3,
             "subscriptions": 2, "queued_bytes": 2048, "pvs_waiting": 1, "sent": 9, "merged": 4, "waiting_s": 1.5});
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_is_an_error_that_says_so() {
+    fn an_invalid_server_status_is_an_error() {
         let error = parsed("x:STATUS", "hello").unwrap_err();
 
         assert!(error.to_string().contains("is not a server status"), "{error}");

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_not_to_be_found_has_a_verdict_of_its_own() {
+    fn each_search_failure_has_a_distinct_verdict() {
         let unsent = SearchResult::NotSent { reason: "no route".into() };
         let verdicts = [
             judge(&diagnosis(&[], &[]), false),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn two_servers_with_one_name_are_told_whatever_else_is_well() {
+    fn why_reports_duplicate_servers_before_other_results() {
         let verdict = judge(&diagnosis(&[SearchResult::Sent], &[ClaimResult::Refused, ClaimResult::Refused]), false);
 
         assert!(verdict.what.starts_with("2 servers claim the name"), "{verdict:?}");

@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_go_element_by_element_and_a_number_beside_an_array_is_every_element() {
+    fn operators_act_elementwise_and_scalars_are_broadcast_to_arrays() {
         assert_eq!(array("AA+1"), [2.0, 3.0, 5.0, 9.0, 5.0, 3.0, 2.0]);
         assert_eq!(array("2*BB"), [6.0, 2.0, -2.0, -4.0, 0.0, 0.0, 0.0]);
         assert_eq!(array("AA>3"), [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_an_array_give_a_number() {
+    fn array_functions_return_a_number() {
         let numbers = ["AMAX(AA)", "AMIN(BB)", "IXMAX(AA)", "IXMIN(BB)", "SUM(AA)", "AVG(DD)", "STD(DD)", "IXNZ(BB)"];
         assert_eq!(numbers.map(number), [8.0, -2.0, 3.0, 3.0, 22.0, 1.0, 0.0, 0.0]);
         assert_eq!(number("IXZ(BB)"), 1.5);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_moved_to_the_start_or_kept_in_place_and_functions_count_only_them() {
+    fn subranges_are_shifted_or_kept_in_place_and_limit_array_functions() {
         assert_eq!(array("AA[2,4]"), [4.0, 8.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(array("AA{2,4}"), [0.0, 0.0, 4.0, 8.0, 4.0, 0.0, 0.0]);
         assert_eq!(array("AA[-2,-1]"), [2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_shifted_also_by_a_part_of_one() {
+    fn array_shifts_accept_fractional_offsets() {
         assert_eq!(array("AA>>2"), [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 4.0]);
         assert_eq!(array("AA<<1"), [2.0, 4.0, 8.0, 4.0, 2.0, 1.0, 0.0]);
         assert_eq!(array("IX<<0.25"), [0.25, 1.25, 2.25, 3.25, 4.25, 5.25, 6.1875]);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_smoothed_summed_derived_and_fitted() {
+    fn arrays_are_smoothed_summed_differentiated_and_fitted() {
         let close =
             |left: Vec<f64>, right: [f64; N]| left.iter().zip(right).all(|(left, right)| (left - right).abs() < 1e-9);
         assert_eq!(array("SMOO(AA)"), [1.0, 2.0, 4.3125, 5.25, 4.3125, 2.0, 1.0]);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_assigned_and_fetched_by_number() {
+    fn array_variables_are_assigned_and_read_by_index() {
         let (_, args, arrays) =
             run("CC:=AA*2;@@3:=7;A:=BB;@1:=9;0").unwrap_or((Item::Number(0.0), Vec::new(), Vec::new()));
         assert_eq!(arrays.get(2).map(Vec::as_slice), Some([2.0, 4.0, 8.0, 16.0, 8.0, 4.0, 2.0].as_slice()));

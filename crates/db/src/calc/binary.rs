@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_from_bytes() {
+    fn binary_formats_read_numbers_from_bytes() {
         let read = |text: &str, format: &str| match read(text.as_bytes(), format.as_bytes()) {
             Some(TextValue::Number(number)) => number,
             other => panic!("{other:?}"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_bytes_and_what_makes_no_sense_is_nothing() {
+    fn binary_formats_write_numbers_as_bytes_and_reject_invalid_formats() {
         let write = |format: &str, number| write(format.as_bytes(), number).map(text);
 
         assert_eq!(write("%hd", 1250.0), Some("\\x04\\xe2".into()));

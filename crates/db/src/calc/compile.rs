@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_bind_as_in_base() {
+    fn operator_precedence_is_the_same_as_in_epics_base() {
         assert_eq!(run("1+2*3"), 7.0);
         assert_eq!(run("2^3^2"), 64.0);
         assert_eq!(run("-2^2"), 4.0);
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_may_stand_in_a_branch_of_another() {
+    fn conditional_expressions_can_be_nested() {
         assert_eq!(run("A>5?1:B>1?2:3"), 2.0);
         assert_eq!(run("A?B?10:20:30"), 10.0);
     }
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_and_names_need_no_blanks() {
+    fn function_names_need_no_separating_blanks() {
         assert_eq!(run("MAX(A,B,C)"), 3.0);
         assert_eq!(run("aORb"), 3.0);
         assert!((run("ATAN2(1,0)")).abs() < 1e-15);
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn infinity_and_not_a_number_are_words_and_numbers_beyond_all_digits_are_wrong() {
+    fn inf_and_nan_literals_are_accepted_and_out_of_range_numbers_rejected() {
         for text in ["INF", "inf", "Infinity", "infinity+1", "ABS(-INFINITY)"] {
             assert_eq!(run(text), f64::INFINITY, "{text}");
         }
@@ -549,13 +549,13 @@ mod tests {
     }
 
     #[test]
-    fn dividing_by_zero_is_infinite_and_modulo_zero_is_no_number() {
+    fn division_by_zero_returns_infinity_and_modulo_zero_returns_nan() {
         assert_eq!(run("1/0"), f64::INFINITY);
         assert!(run("1%0").is_nan());
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn expression_errors_are_reported_with_their_position() {
         let error =
             |text| CompiledExpression::compile(text).map(|_| ()).map_err(|error| (error.position, error.reason));
 
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_of_brackets_alone_is_refused_not_overflown() {
+    fn a_deeply_nested_expression_is_rejected_without_stack_overflow() {
         assert!(CompiledExpression::compile(&"(".repeat(10_000)).is_err());
         assert!(CompiledExpression::compile(&"-".repeat(10_000)).is_err());
     }

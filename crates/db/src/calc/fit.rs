@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quadratic_is_found_again_and_so_is_its_slope() {
+    fn a_quadratic_fit_recovers_the_coefficients_and_the_slope() {
         let curve = Quadratic { constant: 1.0, linear: -2.0, square: 0.5 };
         let values: Vec<f64> = (0..9).map(|x| curve.at(f64::from(x))).collect();
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn two_points_are_not_enough() {
+    fn a_quadratic_fit_needs_at_least_three_points() {
         assert_eq!(Quadratic::fit([(0.0, 1.0), (1.0, 2.0)].into_iter()), None);
         assert_eq!(derivative(&[1.0, 2.0, 3.0, 4.0], 2), None);
         assert_eq!(derivative(&[1.0, 2.0, 3.0, 4.0, 5.0], 0), None);

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_as_sscanf_finds_them() {
+    fn sscanf_formats_parse_values_like_c() {
         let number = |text: &str, format: &str| scan(text.as_bytes(), format.as_bytes());
         assert_eq!(number("pos 12.5mm", "pos %lf"), Some(TextValue::Number(12.5)));
         assert_eq!(number("a=1 b=2", "a=%*d b=%d"), Some(TextValue::Number(2.0)));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_go_there_and_back() {
+    fn escaping_and_unescaping_round_trip() {
         assert_eq!(escaped(b"a\r\n\x01\""), b"a\\r\\n\\x01\\\"");
         assert_eq!(unescaped(b"a\\r\\n\\x01\\101\\q"), b"a\r\n\x01Aq");
     }

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_joined_subtracted_and_compared() {
+    fn strings_are_concatenated_subtracted_and_compared() {
         assert_eq!(text("AA+' '+BB"), "one two three");
         assert_eq!(text("BB-'t'"), "wo three");
         assert_eq!(text("BB|-'t'"), "two hree");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beside_a_text_makes_both_numbers() {
+    fn an_operator_with_a_number_and_a_string_converts_the_string_to_a_number() {
         assert_eq!(number("'3'+A"), 4.0);
         assert_eq!(number("A+'3 mm'"), 4.0);
         assert_eq!(number("'2'*'3'"), 6.0);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_taken_by_place_and_by_what_is_around_them() {
+    fn substrings_are_selected_by_position_or_delimiter() {
         assert_eq!(text("BB[0,2]"), "two");
         assert_eq!(text("BB[-5,-1]"), "three");
         assert_eq!(text("CC['=',' ']"), "-1.5");
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_become_numbers_and_numbers_texts() {
+    fn strings_and_numbers_convert_to_each_other() {
         assert_eq!(number("DBL(CC)"), -1.5);
         assert_eq!(number("INT(CC)"), -2.0);
         assert_eq!(number("LEN(BB)"), 9.0);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_fetched_by_number_and_assigned() {
+    fn arguments_are_read_by_index_and_assigned() {
         assert_eq!(number("@3"), 4.0);
         assert_eq!(text("@@1"), "two three");
         assert_eq!(text("BB:=AA+'!';BB+BB"), "one!one!");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_and_bytes_are_made_of_texts() {
+    fn checksums_and_binary_bytes_are_computed_from_strings() {
         assert_eq!(text("CRC16('123456789')"), "7K");
         assert_eq!(text("MODBUS('1234')[0,3]"), "1234");
         assert_eq!(text("AMODBUS('\\x01\\x03')"), "\\x01\\x03\\xfc");
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_go_on_until_their_last_value_is_not_0() {
+    fn until_loops_run_until_the_value_is_nonzero_or_the_iteration_limit() {
         assert_eq!(number("UNTIL(7)"), 7.0);
         assert_eq!(number("B:=10;UNTIL(B:=B-1;B<1)+B"), 1.0);
         assert_eq!(text("B:=8;AA:='';C:=UNTIL(AA:=AA+BB[B,B];B:=B-1;B<0);AA"), "eerht owt");
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn assignments_may_stand_in_brackets_and_have_numbers_for_names() {
+    fn assignments_are_allowed_in_parentheses_and_by_variable_index() {
         assert_eq!(number("A+(AA:='abc';B:=0;7)"), 8.0);
         assert_eq!(number("@1:=5;B"), 5.0);
         assert_eq!(number("D:=1;@D:=@0+1;B"), 2.0);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_random_numbers_lie_around_0() {
+    fn normal_random_numbers_have_a_mean_near_zero() {
         let numbers: Vec<f64> = (0..10_000).map(|_| number("NRNDM")).collect();
 
         let mean = numbers.iter().sum::<f64>() / 10_000.0;
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn close_numbers_are_equal() {
+    fn nearly_equal_numbers_compare_as_equal() {
         assert_eq!(number("A+1e-12=A"), 1.0);
         assert_eq!(number("A>A-1e-12"), 0.0);
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadband_passes_values_that_moved_by_more_than_it() {
+    fn a_deadband_filter_passes_values_that_change_by_more_than_the_deadband() {
         let mut absolute = scalar_chain("{dbnd:{abs:1.5}}");
         let mut relative = scalar_chain("{dbnd:{rel:50}}");
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadband_lets_alarms_and_properties_pass_without_the_value() {
+    fn a_deadband_filter_passes_alarm_and_property_updates_without_the_value_event() {
         let mut chain = scalar_chain("{dbnd:{abs:5}}");
         let updates = [(VALUE, 0.0), (VALUE | ALARM, 1.0), (PROPERTY, 2.0), (VALUE, 4.0), (VALUE | ALARM, 9.0)];
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_n_updates_passes_and_every_property() {
+    fn a_decimation_filter_passes_every_nth_value_and_all_property_updates() {
         let mut chain = scalar_chain("{dec:{n:3}}");
 
         assert_eq!(values(&mut chain, &[0.0, 1.0, 2.0, 3.0, 4.0]), [0.0, 3.0]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_of_sync_passes_its_part_of_what_a_state_divides() {
+    fn each_sync_filter_mode_passes_its_updates_around_a_state_change() {
         let part = |mode: &str| {
             let states = States::default();
             let state = states.create("on");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_compared_behind_the_first_update() {
+    fn a_utag_filter_compares_tags_after_the_first_update() {
         let mut chain = scalar_chain("{utag:{M:0xf,V:2}}");
         let mut update = |user_tag| {
             let moment = FilterContext { user_tag, ..moment() };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_arrays_are_cut_and_a_channel_tells_how_many_it_may_have() {
+    fn an_array_filter_slices_values_and_the_channel_reports_the_maximum_count() {
         let cut = |text: &str, elements: &[i32]| {
             let (chain, facts) = chain_of(text, &States::default(), Kind::I32, 10);
             let Value::Array(Array::I32(part)) =
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stamps_become_values_and_the_present_a_time_stamp() {
+    fn a_ts_filter_returns_the_time_stamp_as_value_or_sets_the_current_time() {
         let time = TimeStamp { unix_s: 1_700_000_000, nanos: 250_000_000 };
         let reading = Reading { time, ..Reading::bare(Value::from(1.0)) };
         let (chain, facts) = chain_of("{ts:{num:'dbl',epoch:'unix'}}", &States::default(), Kind::Text, 40);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_as_c_reads_numbers() {
+    fn array_ranges_are_parsed_with_c_number_syntax() {
         let slice = |start, step, end| Filter::Slice { start, step, end };
 
         assert_eq!(one("[3]"), slice(3, 1, 3));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_take_their_arguments_in_long_and_short_forms() {
+    fn filters_accept_long_and_short_argument_names() {
         let deadband = |by, is_relative| Filter::Deadband { by, is_relative };
 
         assert_eq!(one(r#"{"arr":{"s":1,"i":0,"e":-2}}"#), Filter::Slice { start: 1, step: 1, end: -2 });
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_filter_is_told_with_its_place_in_the_name() {
+    fn an_invalid_filter_is_reported_with_its_position_in_the_name() {
         let said = |text: &str| read(text).unwrap_err().to_string();
 
         assert_eq!(said("{dbnd:{abs:1}"), "expected ',' or '}', at character 18 of the name");
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_end_is_refused_before_it_is_read() {
+    fn an_overlong_filter_is_rejected_before_parsing() {
         let error = read(&format!("{{arr:{}", "{".repeat(FILTER_BYTES_MAX))).unwrap_err();
 
         assert_eq!(error.fault, FilterFault::TooLong);

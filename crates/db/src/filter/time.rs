@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_stamp_is_read_in_each_form() {
+    fn a_time_stamp_is_converted_to_each_output_format() {
         let time = TimeStamp { unix_s: 1_800_000_000, nanos: 123_456_500 };
         let read = |form, is_unix| value(form, is_unix, time, &Ahead(3_600));
         let west = &Ahead(-12_600);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_and_set_also_the_other_way_round() {
+    fn a_state_link_reads_and_writes_its_state_directly_or_inverted() {
         let states = States::default();
         let (plain, inverted) = (link("{state:'red'}", true), link("{state:'!red'}", true));
 
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calc_link_computes_from_constants_states_and_others_and_raises_alarms() {
+    fn a_calc_link_computes_from_constants_states_and_links_and_raises_alarms() {
         let states = States::default();
         let calc = link(
             "{calc:{expr:'A+10*B+100*C',args:[1,{state:'on'},{calc:{expr:'A*A',args:{const:3}}}],major:'VAL>905'}}",
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calc_link_keeps_its_last_result_and_what_was_assigned() {
+    fn a_calc_link_keeps_its_last_result_and_assigned_variables() {
         let states = States::default();
         let count = link("{calc:{expr:'VAL+1'}}", false);
         let sum = link("{calc:{expr:'A:=A+VAL;A',args:[1]}}", false);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_computed_on_its_way() {
+    fn a_calc_link_computes_the_value_written_to_its_output() {
         let states = States::default();
         let out = link("{calc:{expr:'VAL>5',out:{state:'high'}}}", true);
 
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_json_link_is_told() {
+    fn an_invalid_json_link_is_reported() {
         let error = |text: &str, is_output| parse(&read(text).unwrap(), is_output).unwrap_err();
 
         assert_eq!(error("{pva:'x'}", false), "unknown JSON link \"pva\"; known are const, state and calc");

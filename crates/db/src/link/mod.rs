@@ -403,12 +403,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_link_costs_eight_bytes() {
+    fn an_empty_link_uses_eight_bytes() {
         assert_eq!(size_of::<Link>(), 8);
     }
 
     #[test]
-    fn modifiers_are_found_anywhere_after_the_name() {
+    fn link_modifiers_are_accepted_in_any_order_after_the_name() {
         let (name, modifiers) = named("P:a.VAL  PP MSS", LinkKind::In);
 
         assert_eq!(name, "P:a.VAL");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_texts_and_lists_are_constants() {
+    fn numbers_strings_and_lists_are_parsed_as_constants() {
         assert_eq!(parse("1.5", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::F64(1.5))));
         assert_eq!(parse(" 0x10 ", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::I64(16))));
         assert_eq!(
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_link_is_a_name_whatever_it_looks_like() {
+    fn a_plain_link_is_always_parsed_as_a_name() {
         assert_eq!(named("12", LinkKind::PlainIn).0, "12");
         assert_eq!(named("a.B", LinkKind::PlainOut).1.trigger, Trigger::Channel);
         assert_eq!(named("a", LinkKind::PlainIn).1.follows(7), Some(TriggerCondition::IfInterrupt(7)));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_reads_back_with_all_its_modifiers() {
+    fn a_link_is_formatted_with_all_its_modifiers() {
         let link = |text, link_kind| Link::from_parsed(text, &parse(text, link_kind), link_kind).text();
 
         assert_eq!(link("rec", LinkKind::In), "rec NPP NMS".into());

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_letter_is_close_and_another_word_is_not() {
+    fn suggestions_tolerate_small_typos_but_not_different_words() {
         assert_eq!(closest_match("VLA", ["VAL", "EGU"].into_iter()), Some("VAL"));
         assert_eq!(closest_match("XYZZY", ["VAL", "EGU"].into_iter()), None);
         assert_eq!(closest_match("1 secnd", ["10 second", "1 second"].into_iter()), Some("1 second"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_is_that_of_a_table_without_bounds() {
+    fn the_bounded_edit_distance_equals_the_unbounded_one() {
         let words = ["", "a", "ab", "ba", "abc", "acb", "bac", "abcd", "abdc", "badc", "xabcd", "abcdxyz", "ABc"];
         for (left, right) in words.iter().flat_map(|left| words.iter().map(move |right| (*left, *right))) {
             let full = distance(left, right, 7);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_only_as_long_as_there_is_work_left() {
+    fn the_total_work_for_suggestions_is_limited() {
         let names: Vec<Text> = (0..30_000).map(|n| Text::from(format!("plant:record:{n}").as_str())).collect();
         let suggestions = Suggestions::default();
 

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn references_defaults_and_nesting_are_replaced() {
+    fn macro_references_defaults_and_nested_references_are_expanded() {
         assert_eq!(expand("P=X:,R=1", "$(P)a${R}"), Ok("X:a1".into()));
         assert_eq!(expand("P=X:", "$(Q=$(P)y)"), Ok("X:y".into()));
         assert_eq!(expand("N=2,P2=two", "$(P$(N))"), Ok("two".into()));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_mentions_its_own_name_means_what_the_name_meant_before() {
+    fn a_macro_that_references_its_own_name_uses_the_previous_value() {
         let mut macros = Macros::parse("P=X:").unwrap();
 
         macros.add("P=$(P)A:, R=\"$(P)\"").unwrap();
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_keeps_what_is_not_defined_and_a_comment_is_text_in_it() {
+    fn template_expansion_keeps_undefined_macros_and_expands_comments() {
         let macros = Macros::parse("P=X:").unwrap();
 
         let text = |marks_undefined| macros.expand("# $(P)$(Q) ${R}", LineSource::Template { marks_undefined }).text;
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undefined_macro_is_an_error_that_suggests_another() {
+    fn an_undefined_macro_is_an_error_with_a_suggestion() {
         assert_eq!(
             expand("PREFIX=1", "$(PERFIX)"),
             Err("macro \"PERFIX\" is not defined; did you mean \"PREFIX\"?".into())
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn single_quotes_escapes_and_comments_protect() {
+    fn single_quotes_escapes_and_comments_prevent_macro_expansion() {
         assert_eq!(expand("", "'$(A)'"), Ok("'$(A)'".into()));
         assert_eq!(expand("", "\\$(A)"), Ok("\\$(A)".into()));
         assert_eq!(expand("", "x # $(A)"), Ok("x # $(A)".into()));

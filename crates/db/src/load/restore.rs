@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_set_as_by_a_file_and_a_menu_by_its_number() {
+    fn restoring_sets_fields_like_a_database_file_and_menus_by_number() {
         let mut loader = loader();
 
         for (name, text) in [("x", "1.5"), ("y.SCAN", "5"), ("x.DESC$", "of old"), ("x.FLNK", "w")] {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_says_why_and_changes_nothing() {
+    fn values_that_cannot_be_restored_return_an_error() {
         let mut loader = loader();
         for name in ["xx", "x.DSEC"] {
             assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Unknown));

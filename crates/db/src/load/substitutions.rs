@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_definitions_globals_and_includes_give_instances() {
+    fn patterns_definitions_globals_and_includes_produce_instances() {
         let text = "\u{feff}# motors\r\nglobal { P=\"$(P)m:\" }\nfile \"$(DIR)/a.template\" {\n  pattern { N, DESC }\n  \
                     { 1, \"with, comma\" }\n  {2 $(N)nd}\n}\nfile b.template { { N=1, DESC=\"\" } {N=${P}2} }\ninclude \"more\"\n";
 
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn every_substitutions_error_is_reported_with_its_position() {
         let text = "file a { pattern {N} {1, 2} }\nfile b { patern {N} }\nfiel c {}\nfile \"d { {N=1} }\nfile e { {N} }\n\
                     file $(X) {}\ninclude s\ninclude none\nfile f { {N=1}\n";
 

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn includes_and_substitutes_are_followed_in_the_order_of_lines() {
+    fn include_and_substitute_lines_take_effect_in_line_order() {
         let files = [
             ("a.template", "# for $(P)\r\nfirst $(P)\n  include \"b.template\"\nsubstitute \"P=$(P)y:\"\nlast $(P)"),
             ("b.template", "inner $(P) $(Q)\n"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undefined_is_marked_with_its_place_and_a_round_is_an_error() {
+    fn undefined_macros_are_marked_with_their_position_and_circular_includes_rejected() {
         let (text, undefined) = expanded(&[("a", "one\n  $(PX)\n")], "P=1", UndefinedMacros::Mark).unwrap();
 
         assert_eq!(text, "one\n  $(PX,undefined)\n");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf_8_are_passed_on() {
+    fn templates_preserve_bytes_that_are_not_utf_8() {
         let bytes = b"field(EGU, \"\xb0C\") # $(P) \xc3\xa4 \xff\n";
 
         let expanded =

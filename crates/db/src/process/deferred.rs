@@ -43,7 +43,7 @@ pub(crate) enum Deferred {
     ByEvent { record: u32 },
     /// Completes a record that waits only for the end of the current chain.
     Complete { record: u32 },
-    /// Starts the interval of [`crate::record::contract::Record::post_interval_s`].
+    /// Starts the interval of [`crate::record::contract::Record::collect_interval_s`].
     DelayPosts { record: u32 },
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_follow_is_pending_once_and_may_be_queued_again_when_it_is_taken() {
+    fn a_trigger_is_pending_at_most_once_and_can_be_queued_again_after_it_is_popped() {
         let mut queue = DeferredQueue::default();
         let follow = Deferred::Follow { record: 1, when: TriggerCondition::Always };
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn events_beyond_their_limit_are_dropped_and_the_first_of_them_is_to_be_reported() {
+    fn events_above_the_limit_are_dropped_and_only_the_first_drop_is_reported() {
         let mut queue = DeferredQueue::default();
         let mut n_reports = 0;
         for _ in 0..2 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_beyond_their_limit_are_broken_links() {
+    fn deferred_puts_above_the_limit_fail_with_a_link_error() {
         let mut queue = DeferredQueue::default();
         for _ in 0..PUTS_PENDING_MAX {
             assert_eq!(queue.put(0, 0, Value::from(1.0), None), Ok(()));

@@ -43,7 +43,7 @@ impl EngineCall<'_> {
         Ok(Some(value))
     }
 
-    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::contract::Record::written`]
+    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::contract::Record::writes_completed`]
     /// receives when the put has ended.
     pub(crate) fn write_external(
         &mut self,

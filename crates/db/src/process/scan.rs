@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_scan_keeps_its_beat_and_counts_what_it_skipped() {
+    fn a_late_scan_keeps_its_phase_and_counts_skipped_periods() {
         let start = Instant::now();
         let mut scans = scans();
         scans.add(&position(6, 0), 7, start);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_list_run_in_the_order_of_their_phase() {
+    fn records_of_a_scan_list_are_processed_in_phase_order() {
         let start = Instant::now();
         let mut scans = scans();
         for (phase, record) in [(1, 10), (0, 11), (1, 12), (-1, 13)] {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_scan_is_pending_waits_and_holds_no_other() {
+    fn a_pending_scan_list_is_not_queued_twice_and_does_not_block_other_lists() {
         let start = Instant::now();
         let mut scans = scans();
         scans.add(&position(6, 0), 7, start);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_was_empty_keeps_its_beat_and_has_skipped_nothing() {
+    fn a_scan_list_that_was_empty_keeps_its_phase_and_counts_no_skipped_period() {
         let start = Instant::now();
         let mut scans = scans();
         scans.start(start);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_leaves_its_list_is_no_longer_due() {
+    fn a_record_removed_from_its_scan_list_is_not_scanned() {
         let start = Instant::now();
         let mut scans = scans();
         scans.add(&position(6, 0), 7, start);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_an_event_run_in_the_order_of_priority_and_phase() {
+    fn event_scanned_records_are_processed_in_order_of_priority_and_phase() {
         let mut scans = scans();
         scans.add(&position(EVENT, 1), 10, Instant::now());
         scans.add(&position(EVENT, 0), 11, Instant::now());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_became_a_text_is_the_event_of_its_whole_part() {
+    fn a_numeric_event_name_is_truncated_to_its_integer_part() {
         let name = |text: &str| event_name(&text.into()).map(|name| name.to_string());
 
         assert_eq!(name(" 5.00 "), Some("5".into()));

@@ -333,7 +333,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     /// Writes through a channel (a link with CA or to another IOC). When all processing that this starts has ended,
-    /// [`Record::written`] is called with `number`. False for any other link.
+    /// [`Record::writes_completed`] is called with `number`. False for any other link.
     pub(crate) fn write_link_with_completion(
         &mut self,
         link: impl Fn(&R) -> &Link,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_is_started_again_is_due_once_and_later() {
+    fn restarting_a_timer_postpones_it() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut timers = EngineTimers::default();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_due_at_one_moment_run_in_the_order_in_which_they_were_started() {
+    fn timers_with_the_same_deadline_fire_in_start_order() {
         let start = Instant::now();
         let mut timers = EngineTimers::default();
         for record in [3, 1, 2] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_a_delay_within_the_limits() {
+    fn delays_are_clamped_to_the_limits() {
         for seconds in [f64::NAN, -1.0, f64::NEG_INFINITY, 0.0, 1e-12, 5e-324] {
             assert_eq!(delay(seconds), DELAY_MIN, "{seconds}");
         }

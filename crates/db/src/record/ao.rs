@@ -227,12 +227,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ao_costs_less_than_a_kilobyte() {
+    fn an_ao_record_uses_less_than_a_kilobyte() {
         assert!(size_of::<std::sync::Mutex<Ao>>() <= 800, "{}", size_of::<std::sync::Mutex<Ao>>());
     }
 
     #[test]
-    fn raw_counts_are_rounded_away_from_zero_and_saturate() {
+    fn raw_values_are_rounded_half_away_from_zero_and_saturate() {
         let mut ao = Ao { adjust_offset: 1.0, raw_offset: 3, ..Ao::default() };
         let mut raw = |value| {
             ao.convert(value);

@@ -117,7 +117,7 @@ pub(crate) trait Record: Fields + Send {
         None
     }
 
-    /// Called when the interval of [`Record::post_interval_s`] has passed.
+    /// Called when the interval of [`Record::collect_interval_s`] has passed.
     fn post_collected(&mut self, _now: TimeStamp, _posts: &mut RecordPosts) {}
 
     /// Called when the PV of another IOC that this link points to connects or disconnects.
@@ -154,8 +154,8 @@ pub(crate) trait LockedRecord: Send + Sync {
     /// Current value, alarm and time of a field.
     fn reading(&self, field: u16) -> Reading;
 
-    /// The results of [`Record::own_facts`] for a field, and of [`Record::text_size`].
-    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16);
+    /// The results of [`Record::own_kind_and_count`] for a field, and of [`Record::text_size`].
+    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16);
 
     fn after_put(&self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str>;
 
@@ -183,7 +183,7 @@ impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
         reading(&mut *lock(self), field)
     }
 
-    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
+    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(self);
         (record.own_kind_and_count(field), record.text_size())
     }

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_every_table_is_understood() {
+    fn every_line_of_every_field_table_is_parsed() {
         for (record_type, text) in TABLES {
             let Some(table) = table(record_type) else { panic!("{record_type} has no table") };
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_a_range_are_as_many_fields() {
+    fn a_name_range_expands_to_one_field_per_number() {
         assert_eq!(expanded("D{08..10}PV"), ["D08PV", "D09PV", "D10PV"]);
         assert_eq!(expanded("R{9..11}"), ["R9", "R10", "R11"]);
         assert_eq!(expanded("VAL"), ["VAL"]);

@@ -207,7 +207,7 @@ impl LockedRecord for LockedStandIn {
         reading(&mut *lock(&self.body), field)
     }
 
-    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
+    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(&self.body);
         (record.own_kind_and_count(field), record.text_size())
     }

@@ -339,7 +339,7 @@ mod tests {
 
     /// Compared with softIoc 7.0.10.
     #[test]
-    fn widths_precisions_and_characters_are_bytes() {
+    fn printf_widths_precisions_and_characters_count_bytes() {
         let db = r#"record(printf, "p") { field(FMT, "%.2s|%.3s|%5s|%-5s|%c|é") field(SIZV, "60") field(PINI, "YES")
             field(INP0, "text") field(INP1, "text") field(INP2, "text") field(INP3, "text") field(INP4, "code") }
             record(stringin, "text") { field(VAL, "aäb") } record(longin, "code") { field(VAL, "228") }"#;

@@ -66,7 +66,7 @@ mod tests {
     use super::TYPES;
 
     #[test]
-    fn the_first_device_of_every_type_is_soft_channel() {
+    fn the_default_device_support_of_every_record_type_is_soft_channel() {
         for record_type in TYPES {
             assert!(matches!(record_type.devices, [] | ["Soft Channel", ..]), "{record_type:?}");
         }

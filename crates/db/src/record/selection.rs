@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_is_shifted_either_way_and_a_number_is_offset() {
+    fn shft_shifts_the_mask_either_way_and_offs_offsets_the_specified_number() {
         let selection = Selection { mode: MASK, number: 0b110, offset: 0, shift: 1 };
         assert_eq!(selection.links(), Some(0b11));
         assert_eq!(Selection { shift: -14, ..selection }.links(), Some(1 << 15));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_no_file_has_is_the_default_one_which_gives_nothing_by_itself() {
+    fn an_unknown_access_group_falls_back_to_default_which_grants_nothing_without_rules() {
         let open = security("ASG(DEFAULT) { RULE(1, WRITE) } ASG(SHUT)");
         let shut = security("ASG(OPEN) { RULE(1, WRITE) }");
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_counts_for_its_level_and_below() {
+    fn a_rule_applies_to_its_access_level_and_below() {
         let rules = security("ASG(DEFAULT) { RULE(1, READ) RULE(0, WRITE) }");
 
         assert_eq!(access(&rules, "", Asl0, "u", "h"), Access::Write);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_hosts_of_one_rule_must_both_be_met_and_one_rule_is_enough() {
+    fn a_rule_requires_its_user_and_host_groups_and_one_matching_rule_grants_access() {
         let rules = security(
             "UAG(ops) { ann, bob } UAG(guests) { eve } HAG(room) { Console1, console2 }
              ASG(DEFAULT) { RULE(1, READ) { UAG(ops, guests) } RULE(1, WRITE) { UAG(ops) HAG(room) } }",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_are_told_where_the_rule_that_decides_says_so() {
+    fn puts_are_logged_when_the_matching_rule_has_trapwrite() {
         let rules = security(
             "UAG(ops) { ann } ASG(DEFAULT) { RULE(0, WRITE, NOTRAPWRITE) RULE(1, WRITE, TRAPWRITE) { UAG(ops) } }",
         );
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calc_is_met_by_one_and_never_while_an_input_that_it_uses_is_bad() {
+    fn a_calc_rule_applies_when_it_is_one_and_its_inputs_are_valid() {
         let mut rules = security("ASG(DEFAULT) { INPA(a) INPU(u) RULE(1, READ) RULE(1, WRITE) { CALC(\"A=1\") } }");
         let inputs: Vec<(AccessInput, String)> = rules.inputs().map(|(input, pv)| (input, pv.to_owned())).collect();
         let (a, u) = (inputs[0].0, inputs[1].0);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calc_is_true_from_0_99_to_1_01_and_an_argument_without_input_is_0() {
+    fn a_calc_rule_is_true_from_0_99_to_1_01_and_unset_arguments_are_zero() {
         let mut rules = security("ASG(DEFAULT) { INPA(a) RULE(1, WRITE) { CALC(\"A+B\") } }");
         let (a, _) = rules.inputs().next().unwrap();
         let mut with = |value| {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_become_addresses_and_those_without_one_are_told_and_never_met() {
+    fn unresolved_hosts_of_a_host_group_are_reported_and_never_match() {
         let source = "HAG(room) { a, b } ASG(DEFAULT) { RULE(1, WRITE) { HAG(room) } }";
         let mut file = AccessFile::parse("test.acf", source.as_bytes(), "").unwrap();
 

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told() {
+    fn every_access_file_error_is_reported() {
         let source = "UAG(ops) { alice bob }\nASG(A) {\n  RULE(1, READ) { UAG(op) HAG(h) }\n\
                       RULE(0, WRITE) { CALC(\"A+\") }\n  RULE(2) }\nASG(B) { RULE(1, WRITE) { UAG(ops) } RULE(1 }\nASG(A) {";
 
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_be_quoted_groups_empty_and_comments_anywhere() {
+    fn access_files_allow_quoted_names_empty_groups_and_comments() {
         let file = parsed(
             "# who\nUAG(\"a b\") {\"x y\", z} # these\nHAG(h) {FOO.bar}\nUAG(nobody)\nASG(G)\n\
              ASG(DEFAULT) {INPA(\"P:x.SEVR\") RULE(1, READ) {UAG(\"a b\", nobody) HAG(h) CALC(A)}}",
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place_and_what_is_expected() {
+    fn an_access_file_error_names_its_position_and_the_expected_token() {
         for (source, expected) in [
             ("", "1:1: expected UAG, HAG or ASG, found the end of the file"),
             ("ASG(DEFAULT) {\n  FOO(1)\n}", "2:3: expected INPA to INPU, or RULE, found \"FOO\""),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_skipped_with_a_warning_and_gives_nothing() {
+    fn unknown_access_file_items_cause_a_warning_and_grant_nothing() {
         let file = parsed(
             "FOO(a, \"b\") {BAR(x) {y(z)}}\nASG(DEFAULT) {\n  RULE(1, RPC)\n\
              RULE(1, WRITE) {METHOD(\"x509\")}\nRULE(1, READ)}",
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_are_replaced() {
+    fn macros_in_access_files_are_expanded() {
         let file = AccessFile::parse("test.acf", b"ASG($(G)) {INPA($(P)x) RULE(1, READ)}", "P=X:,G=ops").unwrap();
 
         assert_eq!(file.groups[1].0, "ops");
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_large_or_nested_too_deep_is_refused() {
+    fn an_access_file_that_is_too_large_or_nested_too_deep_is_rejected() {
         let large = vec![b' '; ACCESS_FILE_BYTES_MAX + 1];
         let deep = format!("FOO{}", "(".repeat(ACCESS_DEPTH_MAX + 1));
 

@@ -35,7 +35,7 @@ impl TestIoc {
 }
 
 #[test]
-fn a_pulse_that_begins_again_when_it_ends_lets_time_pass_and_others_be_scanned() {
+fn a_self_restarting_pulse_does_not_block_time_or_scans() {
     let mut ioc = TestIoc::new(
         "record(bo, x) { field(OMSL, closed_loop) field(DOL, one) field(HIGH, 1e-12) field(FLNK, count) }
          record(bo, one) { field(VAL, 1) }
@@ -52,7 +52,7 @@ fn a_pulse_that_begins_again_when_it_ends_lets_time_pass_and_others_be_scanned()
 }
 
 #[test]
-fn every_number_in_the_place_of_a_delay_lets_time_pass() {
+fn every_delay_value_lets_time_advance() {
     let delayed = [
         ("busy", "HIGH", "field(OMSL, closed_loop) field(DOL, one)"),
         ("bo", "HIGH", "field(OMSL, closed_loop) field(DOL, one)"),
@@ -84,7 +84,7 @@ fn every_number_in_the_place_of_a_delay_lets_time_pass() {
 }
 
 #[test]
-fn a_pulse_that_is_put_again_before_its_end_is_longer() {
+fn a_put_during_a_pulse_extends_it() {
     let mut ioc = TestIoc::new("record(bo, pulse) { field(HIGH, 1) }");
     ioc.put("pulse", 1_i32, None).unwrap();
     ioc.pass(Duration::from_millis(600));
@@ -99,7 +99,7 @@ fn a_pulse_that_is_put_again_before_its_end_is_longer() {
 }
 
 #[test]
-fn fanouts_that_lead_to_one_another_sixteen_times_end_in_a_report() {
+fn exponential_fanouts_are_stopped_and_reported() {
     let mut db = String::new();
     for index in 0..12 {
         let links = "0123456789ABCDEF".chars();
@@ -121,7 +121,7 @@ fn fanouts_that_lead_to_one_another_sixteen_times_end_in_a_report() {
 }
 
 #[test]
-fn inputs_that_process_one_another_twenty_times_are_broken_links_in_the_end() {
+fn exponential_input_links_end_with_a_link_alarm() {
     let mut db = String::new();
     for index in 0..12 {
         let inputs: String = ('A'..='U').map(|input| format!("field(INP{input}, \"c{} PP\") ", index + 1)).collect();
@@ -138,7 +138,7 @@ fn inputs_that_process_one_another_twenty_times_are_broken_links_in_the_end() {
 }
 
 #[test]
-fn an_event_that_doubles_itself_is_dropped_and_reported_and_a_scan_goes_on() {
+fn an_event_that_doubles_itself_is_dropped_and_does_not_stop_scans() {
     let mut ioc = TestIoc::new(
         "record(calcout, a) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
          record(calcout, b) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
@@ -156,7 +156,7 @@ fn an_event_that_doubles_itself_is_dropped_and_reported_and_a_scan_goes_on() {
 }
 
 #[test]
-fn puts_through_channels_that_double_themselves_become_broken_links() {
+fn puts_that_double_themselves_end_with_a_link_alarm() {
     let mut ioc = TestIoc::new(
         "record(dfanout, d) { field(OUTA, \"d.PROC CA\") field(OUTB, \"d.PROC CA\") }
          record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
@@ -174,7 +174,7 @@ fn puts_through_channels_that_double_themselves_become_broken_links() {
 }
 
 #[test]
-fn links_that_follow_each_other_twice_are_pending_once() {
+fn mutually_triggering_cp_links_are_pending_at_most_once() {
     let mut ioc = TestIoc::new(
         "record(calc, x) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }
          record(calc, y) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }

@@ -65,7 +65,7 @@ impl TestIoc {
 const BROKEN: (Status, Severity) = (Status::LINK, Severity::Invalid);
 
 #[test]
-fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_said() {
+fn a_link_to_an_unknown_record_opens_an_external_pv_with_its_usage() {
     let ioc = TestIoc::new(
         r#"record(ai, a) { field(INP, "far:x CP") field(FLNK, "far:y.PROC") }
            record(ao, b) { field(OUT, "a.NOSUCH") field(DOL, "far:z") }"#,
@@ -89,7 +89,7 @@ fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_s
 }
 
 #[test]
-fn an_input_has_the_latest_value_at_once_and_a_link_alarm_while_there_is_none() {
+fn an_external_input_uses_the_latest_value_or_raises_a_link_alarm() {
     let mut ioc = TestIoc::new(r#"record(ai, a) { field(INP, "far:x") field(TSE, "-2") }"#);
 
     ioc.process("a");
@@ -108,7 +108,7 @@ fn an_input_has_the_latest_value_at_once_and_a_link_alarm_while_there_is_none() 
 }
 
 #[test]
-fn a_link_with_cp_processes_at_every_update_at_the_loss_and_through_a_silence() {
+fn a_cp_link_processes_on_every_update_disconnection_and_unresponsive_period() {
     let mut ioc = TestIoc::new(r#"record(calc, n) { field(CALC, "VAL+1") field(INPA, "far:x CP") }"#);
     assert_eq!(ioc.number("n"), 0.0);
 
@@ -125,7 +125,7 @@ fn a_link_with_cp_processes_at_every_update_at_the_loss_and_through_a_silence() 
 }
 
 #[test]
-fn a_link_with_cpp_processes_passive_records_only() {
+fn a_cpp_link_processes_only_passive_records() {
     let mut ioc = TestIoc::new(
         r#"record(calc, passive) { field(CALC, "VAL+1") field(INPA, "far:x CPP") }
            record(calc, scanned) { field(CALC, "VAL+1") field(INPA, "far:y CPP") field(SCAN, "10 second") }"#,
@@ -138,7 +138,7 @@ fn a_link_with_cpp_processes_passive_records_only() {
 }
 
 #[test]
-fn the_alarm_at_the_other_end_travels_as_the_link_says() {
+fn external_alarms_are_propagated_according_to_the_link_modifiers() {
     let mut ioc = TestIoc::new(
         r#"record(ai, none) { field(INP, "far:a CP NMS") }
            record(ai, severity) { field(INP, "far:b CP MS") }
@@ -158,7 +158,7 @@ fn the_alarm_at_the_other_end_travels_as_the_link_says() {
 }
 
 #[test]
-fn values_of_other_types_are_converted_and_states_have_their_names() {
+fn external_values_are_converted_and_enums_are_read_as_labels() {
     let mut ioc = TestIoc::new(
         r#"record(stringin, state) { field(INP, "far:mode CP") }
            record(longin, number) { field(INP, "far:text CP") }
@@ -178,7 +178,7 @@ fn values_of_other_types_are_converted_and_states_have_their_names() {
 }
 
 #[test]
-fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
+fn an_external_output_converts_to_the_pv_type_and_raises_a_link_alarm_on_failure() {
     let mut ioc = TestIoc::new(
         r#"record(ao, a) { field(OUT, "far:whole") }
            record(stringout, s) { field(OUT, "far:mode") }"#,
@@ -201,7 +201,7 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
 }
 
 #[test]
-fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
+fn async_soft_channel_completes_when_the_external_put_completes_or_disconnects() {
     let mut ioc = TestIoc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
     ioc.deliver(link, ExternalPvEvent::Connected(DOUBLE));
@@ -221,7 +221,7 @@ fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
 }
 
 #[test]
-fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
+fn an_external_forward_link_puts_one_only_to_proc() {
     let mut ioc = TestIoc::new(
         r#"record(calc, a) { field(FLNK, "far:x.PROC") }
            record(calc, b) { field(FLNK, "far:y") }"#,
@@ -239,7 +239,7 @@ fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
 }
 
 #[test]
-fn tsel_takes_the_time_of_a_record_of_another_ioc() {
+fn tsel_uses_the_time_stamp_of_an_external_record() {
     let mut ioc = TestIoc::new(r#"record(calc, a) { field(TSEL, "far:x.TIME") }"#);
     ioc.connect("far:x", DOUBLE, reading(1.0));
 
@@ -249,7 +249,7 @@ fn tsel_takes_the_time_of_a_record_of_another_ioc() {
 }
 
 #[test]
-fn a_put_to_a_link_switches_pvs_and_ignores_late_updates() {
+fn a_put_to_a_link_field_switches_the_pv_and_ignores_late_updates() {
     let mut ioc = TestIoc::new(r#"record(ai, a) { field(INP, "far:x CP") } record(ai, here) { field(VAL, "3") }"#);
     let before = ioc.connect("far:x", DOUBLE, reading(1.0));
 
@@ -266,7 +266,7 @@ fn a_put_to_a_link_switches_pvs_and_ignores_late_updates() {
 }
 
 #[test]
-fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
+fn changing_an_output_link_completes_its_pending_put() {
     let mut ioc = TestIoc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
     let link = link_to(&ioc, "far:x");
     ioc.deliver(link, ExternalPvEvent::Connected(DOUBLE));
@@ -278,7 +278,7 @@ fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
 }
 
 #[test]
-fn units_and_the_state_of_links_follow_the_connection() {
+fn link_units_and_link_status_follow_the_connection() {
     let mut ioc = TestIoc::new(r#"record(calcout, c) { field(INPA, "far:x") field(OUT, "far:y") }"#);
     let units = Meta { units: "mm".into(), precision: 2, ..Meta::default() };
     let state = |ioc: &TestIoc| (ioc.text("c.INAV"), ioc.text("c.OUTV"));
@@ -296,7 +296,7 @@ fn units_and_the_state_of_links_follow_the_connection() {
 }
 
 #[test]
-fn sdis_disables_as_a_record_of_another_ioc_says() {
+fn an_external_sdis_link_disables_the_record() {
     let mut ioc = TestIoc::new(r#"record(calc, a) { field(CALC, "VAL+1") field(SDIS, "far:off") }"#);
     let link = ioc.connect("far:off", DOUBLE, reading(0.0));
 

@@ -7,7 +7,7 @@ use fodo_data::Value;
 use super::{Oslo, TestIoc};
 
 #[test]
-fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
+fn a_cp_link_with_a_filter_processes_only_on_passed_updates() {
     let mut ioc = TestIoc::new(
         "record(ao, a) { field(VAL, 10) field(PINI, YES) }
          record(calc, near) { field(INPA, \"a.{dbnd:{abs:2}} CP\") field(CALC, \"VAL+1\") }
@@ -30,7 +30,7 @@ fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
 }
 
 #[test]
-fn a_state_is_the_same_for_db_state_links_and_filters() {
+fn db_state_links_and_filters_share_named_states() {
     let mut ioc = TestIoc::new(
         "record(bo, switch) { field(DTYP, \"Db State\") field(OUT, \"@red\") }
          record(bi, flag) { field(DTYP, \"Db State\") field(INP, \"@red\") }
@@ -51,7 +51,7 @@ fn a_state_is_the_same_for_db_state_links_and_filters() {
 }
 
 #[test]
-fn every_link_that_is_read_takes_filters_and_json() {
+fn every_input_link_accepts_filters_and_json() {
     let mut ioc = TestIoc::at(
         Arc::new(Oslo),
         "record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 4) }
@@ -80,7 +80,7 @@ fn every_link_that_is_read_takes_filters_and_json() {
 }
 
 #[test]
-fn a_forward_link_through_a_channel_does_nothing_unless_it_leads_to_proc() {
+fn a_ca_forward_link_processes_only_through_proc() {
     let mut ioc = TestIoc::new(
         "record(calc, first) { field(FLNK, \"near CA\") }
          record(fanout, fan) { field(LNK1, \"near.VAL CA\") field(LNK2, \"far.PROC CA\") }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::TestIoc;
 
 #[test]
-fn records_are_scanned_at_the_rates_of_their_site() {
+fn records_are_scanned_at_the_site_scan_rates() {
     let mut ioc = TestIoc::new(
         r#"menu(menuScan) {
             choice(menuScanPassive, "Passive") choice(menuScanEvent, "Event") choice(menuScanI_O_Intr, "I/O Intr")

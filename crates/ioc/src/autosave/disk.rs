@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_good_file_is_kept_beside_the_new_one() {
+    fn the_last_good_save_file_is_kept_as_backup() {
         let folder = Folder::new();
         let path = folder.path("a.sav");
 
@@ -166,8 +166,9 @@ mod tests {
         assert!(!with_suffix(&path, ".tmp").exists());
     }
 
+    // Row 64 of docs/reference/faults.md.
     #[test]
-    fn row_64_a_file_that_was_cut_is_passed_over_for_the_one_before_and_never_takes_its_place() {
+    fn a_truncated_save_file_is_skipped_and_never_replaces_the_backup() {
         let folder = Folder::new();
         let path = folder.path("a.sav");
         replace(&path, &text("1")).unwrap();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn when_both_are_bad_the_newest_of_those_kept_in_turn_is_used() {
+    fn the_newest_sequence_file_is_used_if_the_save_file_and_its_backup_are_bad() {
         let folder = Folder::new();
         let path = folder.path("a.sav");
         for number in ["0", "2"] {
@@ -204,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_no_mistake() {
+    fn a_missing_save_file_is_not_an_error() {
         assert!(matches!(find(&Folder::new().path("a.sav"), None), SaveFileSearch::Nothing));
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error_and_nothing_is_left_behind() {
+    fn a_missing_save_folder_is_an_error_and_leaves_no_files() {
         let folder = Folder::new();
         let path = folder.path("no/a.sav");
 

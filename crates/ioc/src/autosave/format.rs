@@ -299,7 +299,7 @@ mod tests {
         <END>\n";
 
     #[test]
-    fn a_file_of_synapps_is_read() {
+    fn a_synapps_save_file_is_read() {
         let saved = read(FILE.as_bytes(), None).unwrap();
 
         let texts = |texts: &[&str]| Content::Array(texts.iter().map(|text| Text::from(*text)).collect());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_anywhere_is_not_used() {
+    fn a_save_file_truncated_at_any_byte_is_rejected() {
         let whole = FILE.len() - "\n".len();
         for end in 0..whole {
             assert!(read(&FILE.as_bytes()[..end], None).is_err(), "{end}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_old_releases_and_of_ones_own_need_no_end() {
+    fn old_and_handwritten_save_files_need_no_end_marker() {
         assert_eq!(read(b"# save/restore V1.7\tx\nx 1\n", None).unwrap().values, [scalar("x", "1", 2)]);
         assert_eq!(read(b"x.VAL 1\n", None).unwrap().values, [scalar("x.VAL", "1", 1)]);
         assert_eq!(read(b"# autosave R5.3\tx\nx 1\n", None), Err(Unusable::Truncated));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn macros_count_where_there_are_some() {
+    fn macros_in_a_save_file_are_expanded_if_defined() {
         let macros = Macros::parse("P=x:").unwrap();
 
         let saved = read(b"$(P)a 1\n$(Q)b $(P)\n", Some(&macros)).unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_without_an_end_is_a_flaw_and_what_is_before_it_counts() {
+    fn an_unclosed_array_is_reported_and_the_values_before_it_are_used() {
         let saved = read(b"# autosave R5.11\tx\na 1\nb @array@ { \"1\" \"2\n<END>\n", None).unwrap();
 
         assert_eq!(saved.values, [scalar("a", "1", 2)]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn save_file_values_round_trip() {
         let texts = ["@array@ { ", " a \"b\" \\n \n\t", "\u{b5}m", "", "{\"const\":[1]}"];
         let numbers = [0.1, 1e300, -2.5e-9, 123_456_789.0, f64::INFINITY];
         let mut file = header("261121-152500") + &missing_line(2) + &absent_line("gone");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_utf_8_survive() {
+    fn save_files_preserve_bytes_that_are_not_utf_8() {
         let latin = Text::from_bytes(b"\xb0C");
 
         let file = value_line("x.EGU", &Value::from(latin.clone()));

@@ -53,7 +53,7 @@ impl RequestParser<'_, '_> {
             self.n_lines += 1;
             if self.n_lines > REQUEST_LINES_MAX {
                 let message = format!("all request files together have more than {REQUEST_LINES_MAX} lines");
-                self.tell(name, (index, source), 0, message);
+                self.report(name, (index, source), 0, message);
                 break;
             }
             self.line(name, (index, source), macros);
@@ -69,7 +69,7 @@ impl RequestParser<'_, '_> {
         }
         let text = match macros.expand_line(source) {
             Ok(text) => text,
-            Err(error) => return self.tell(name, line, error.position, error.message),
+            Err(error) => return self.report(name, line, error.position, error.message),
         };
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -84,10 +84,10 @@ impl RequestParser<'_, '_> {
             return self.include(name, line, rest, macros);
         }
         if !word.starts_with(|first: char| first.is_alphanumeric() || "_$(:{[<-+".contains(first)) {
-            return self.tell(name, line, column, format!("\"{word}\" is not a valid PV name"));
+            return self.report(name, line, column, format!("\"{word}\" is not a valid PV name"));
         }
         if !rest.is_empty() && !rest.starts_with('#') {
-            self.tell(name, line, column, format!("a line names one PV; \"{rest}\" after it is ignored"));
+            self.report(name, line, column, format!("a line names one PV; \"{rest}\" after it is ignored"));
         }
         if self.known.insert(word.to_owned()) {
             let at = self.at(name, line, column, String::new());
@@ -101,25 +101,25 @@ impl RequestParser<'_, '_> {
         let rest = rest.replace('"', "");
         let mut words = rest.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty());
         let Some(file) = words.next() else {
-            return self.tell(name, line, column, "file must be followed by the name of a request file".into());
+            return self.report(name, line, column, "file must be followed by the name of a request file".into());
         };
         let list = words.collect::<Vec<_>>().join(",");
         let mut inner = macros.clone();
         if let Err(message) = inner.add(&list) {
-            return self.tell(name, line, column, message);
+            return self.report(name, line, column, message);
         }
         if self.within.len() >= REQUEST_DEPTH_MAX || self.within.iter().any(|(outer, _)| outer == file) {
             let names: Vec<&str> = self.within.iter().map(|(name, _)| name.as_str()).collect();
             let message = format!("files include one another without end: {} -> {file}", names.join(" -> "));
-            return self.tell(name, line, column, message);
+            return self.report(name, line, column, message);
         }
         match (self.open)(file) {
             Ok(bytes) => self.file(file, &bytes, &inner),
-            Err(error) => self.tell(name, line, column, format!("\"{file}\" cannot be read: {error}")),
+            Err(error) => self.report(name, line, column, format!("\"{file}\" cannot be read: {error}")),
         }
     }
 
-    fn tell(&mut self, name: &str, line: (usize, &str), column: usize, message: String) {
+    fn report(&mut self, name: &str, line: (usize, &str), column: usize, message: String) {
         if self.request.errors.len() < REQUEST_ERRORS_MAX {
             let error = self.at(name, line, column, message);
             self.request.errors.push(error);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_macros_comments_and_included_files_are_read() {
+    fn a_request_file_with_macros_comments_and_includes_is_read() {
         let files = [
             ("a.req", "# ours\n$(P)m1.VAL\n\n  $(P)m2.VAL # second\nfile \"b.req\" P=$(P), M=\"m3\"\n$(P)m1.VAL\r\n"),
             ("b.req", "$(P)$(M).DESC$\n$(P)$(M).$(F=EGU)\n"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_understood_are_told_and_the_others_count() {
+    fn invalid_request_file_lines_are_reported_and_the_others_are_used() {
         let request = request("", &[("a.req", "x.VAL y.VAL\n$(Q)z\nfile\nfile none.req\n!!\nlast\n")]);
 
         assert_eq!(names(&request), ["x.VAL", "last"]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_include_one_another_come_to_an_end() {
+    fn circular_includes_of_request_files_terminate() {
         let request = request("", &[("a.req", "file b.req\none"), ("b.req", "two\nfile a.req")]);
 
         assert_eq!(names(&request), ["two", "one"]);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_early_is_there_at_initialisation_and_arrays_follow() {
+    fn early_restored_values_are_set_before_initialisation_and_arrays_after_it() {
         let file =
             "x.DOL 8\nx.SCAN 5\nm 1\nw @array@ { \"1\" \"2.5\" }\ne @array@ { \"2\" }\none 5\nl.VAL$ long text\n";
         let (source, mut loader) = (source(file), loader());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_late_wins_over_initialisation_and_processes_nothing() {
+    fn late_restored_values_override_initialisation_without_processing_records() {
         let (source, loader) = (source("x 1.5\nx.SCAN 6\nm 1\nw 4\nw \nx.FLNK n\n"), loader());
         let database = loader.finish().unwrap();
         assert_eq!(value(&database, "x"), Value::from(7.0));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_restored_late_is_scanned_once_a_period() {
+    fn a_record_whose_scan_is_restored_late_is_scanned_once_per_period() {
         let (source, loader) = (source("n.SCAN 9\nn.INPA 1\n"), loader());
         let database = loader.finish().unwrap();
         // The saved link differs from the one in the database, and links cannot be restored late.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_restored_is_told_with_its_place() {
+    fn values_that_cannot_be_restored_are_reported_with_their_position() {
         let (source, mut loader) = (source("y 1\nx.VLA 1\nx much\nm on\n"), loader());
 
         let (_, early) = source.restore_early(&mut loader);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_complaints_are_counted() {
+    fn restore_errors_above_the_limit_are_only_counted() {
         let file: String = (0..1000).map(|number| format!("none{number} 1\n")).collect();
 
         let (_, complaints) = source(&file).restore_early(&mut loader());

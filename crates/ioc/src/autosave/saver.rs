@@ -11,7 +11,7 @@ use fodo_net::log::Log;
 use super::AutosaveSettings;
 use super::set::{LogMessage, SaveSet};
 use super::status::StatusRecords;
-use crate::turn::DatabaseDriver;
+use crate::driver::DatabaseDriver;
 
 /// Saves sets of PVs until it is dropped; then saves changed values one last time.
 pub struct Saver {
@@ -20,7 +20,7 @@ pub struct Saver {
 }
 
 struct SaverShared {
-    crank: Arc<DatabaseDriver>,
+    driver: Arc<DatabaseDriver>,
     log: Log,
     work: Mutex<SaverState>,
     /// Signals that the sets have changed or the thread must stop.
@@ -43,8 +43,8 @@ impl fmt::Debug for Saver {
 
 impl Saver {
     /// Starts the thread; fails if the system cannot create one.
-    pub fn start(crank: Arc<DatabaseDriver>, log: Log) -> io::Result<Saver> {
-        let shared = Arc::new(SaverShared { crank, log, work: Mutex::default(), changed: Condvar::new() });
+    pub fn start(driver: Arc<DatabaseDriver>, log: Log) -> io::Result<Saver> {
+        let shared = Arc::new(SaverShared { driver, log, work: Mutex::default(), changed: Condvar::new() });
         let ours = shared.clone();
         let thread = std::thread::Builder::new().name("fodo-autosave".into()).spawn(move || ours.run())?;
         Ok(Saver { shared, thread: Some(thread) })
@@ -92,7 +92,7 @@ impl Saver {
         let mut work = self.shared.lock();
         let SaverState { sets, settings, .. } = &mut *work;
         let set = sets.iter_mut().find(|set| set.name == name)?;
-        let note = set.save(self.shared.crank.database(), settings, Instant::now(), false);
+        let note = set.save(self.shared.driver.database(), settings, Instant::now(), false);
         drop(work);
         // The thread retries a failed save.
         self.shared.changed.notify_all();
@@ -142,11 +142,11 @@ impl SaverShared {
             let now = Instant::now();
             let SaverState { sets, settings, status, .. } = &mut *work;
             for set in sets.iter_mut() {
-                let note = set.tick(self.crank.database(), settings, now);
-                self.tell(note);
+                let note = set.tick(self.driver.database(), settings, now);
+                self.report(note);
             }
             if let Some(status) = status {
-                status.tick(&self.crank, sets, now);
+                status.tick(&self.driver, sets, now);
             }
             let due =
                 work.sets.iter().filter_map(SaveSet::due).chain(work.status.as_ref().map(StatusRecords::due)).min();
@@ -160,13 +160,13 @@ impl SaverShared {
         }
         let SaverState { sets, settings, .. } = &mut *work;
         for set in sets.iter_mut() {
-            let note = set.finish(self.crank.database(), settings);
-            self.tell(note);
+            let note = set.finish(self.driver.database(), settings);
+            self.report(note);
         }
         sets.iter().filter(|set| set.is_failing()).count()
     }
 
-    fn tell(&self, note: Option<LogMessage>) {
+    fn report(&self, note: Option<LogMessage>) {
         if let Some((level, text)) = note {
             self.log.note(level, &text);
         }

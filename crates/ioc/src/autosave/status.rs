@@ -10,8 +10,8 @@ use fodo_db::{Database, FieldRef};
 use jiff::Zoned;
 
 use super::set::SaveSet;
+use crate::driver::DatabaseDriver;
 use crate::limit::{STATUS_PERIOD, STATUS_SETS_MAX};
-use crate::turn::DatabaseDriver;
 
 /// The status of saving or restoring; the worst first. The numbers are those of synApps autosave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +98,7 @@ impl StatusRecords {
     }
 
     /// Writes changed values if due.
-    pub fn tick(&mut self, crank: &DatabaseDriver, sets: &mut [SaveSet], now: Instant) {
+    pub fn tick(&mut self, driver: &DatabaseDriver, sets: &mut [SaveSet], now: Instant) {
         if now < self.due {
             return;
         }
@@ -106,33 +106,33 @@ impl StatusRecords {
         self.heartbeat = 1 - self.heartbeat;
         let worst = SaveStatus::worst(sets.iter().map(SaveSet::status));
         let restored = self.restored.clone();
-        self.put(crank, "heartbeat", self.heartbeat.into());
-        self.put(crank, "status", (worst.health as i32).into());
-        self.put(crank, "statusStr", worst.words.as_str().into());
-        self.put(crank, "rebootStatus", (restored.health as i32).into());
-        self.put(crank, "rebootStatusStr", restored.words.as_str().into());
-        self.put(crank, "rebootTime", self.restored_at.as_str().into());
+        self.put(driver, "heartbeat", self.heartbeat.into());
+        self.put(driver, "status", (worst.health as i32).into());
+        self.put(driver, "statusStr", worst.words.as_str().into());
+        self.put(driver, "rebootStatus", (restored.health as i32).into());
+        self.put(driver, "rebootStatusStr", restored.words.as_str().into());
+        self.put(driver, "rebootTime", self.restored_at.as_str().into());
         for recent in sets.iter_mut().filter_map(SaveSet::take_recent) {
-            self.put(crank, "recentlyStr", recent.as_str().into());
+            self.put(driver, "recentlyStr", recent.as_str().into());
         }
         for index in 0..STATUS_SETS_MAX {
             let set = sets.get(index);
             let name = set.map_or("Not In Use".to_owned(), SaveSet::short_name);
             let status = set.map_or(SaveStatus::new(Health::Unknown, "Status unknown"), SaveSet::status);
             let time = set.and_then(SaveSet::saved_at).unwrap_or("Not yet saved");
-            self.put(crank, &format!("{index}_Name"), name.as_str().into());
-            self.put(crank, &format!("{index}_Status"), (status.health as i32).into());
+            self.put(driver, &format!("{index}_Name"), name.as_str().into());
+            self.put(driver, &format!("{index}_Status"), (status.health as i32).into());
             // The state names what the set waits for; here no set ever waits.
-            self.put(crank, &format!("{index}_State"), 0.into());
-            self.put(crank, &format!("{index}_StatusStr"), status.words.as_str().into());
-            self.put(crank, &format!("{index}_Time"), time.into());
+            self.put(driver, &format!("{index}_State"), 0.into());
+            self.put(driver, &format!("{index}_StatusStr"), status.words.as_str().into());
+            self.put(driver, &format!("{index}_Time"), time.into());
         }
     }
 
-    fn put(&mut self, crank: &DatabaseDriver, name: &str, value: Value) {
+    fn put(&mut self, driver: &DatabaseDriver, name: &str, value: Value) {
         let Some(field) = self.fields.get(name).filter(|_| self.written.get(name) != Some(&value)) else { return };
         // A record that rejects the value, for example with DISP set, simply keeps its old value.
-        let _ = crank.put(*field, value.clone(), None, None);
+        let _ = driver.put(*field, value.clone(), None, None);
         self.written.insert(name.to_owned(), value);
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_status_counts_and_words_are_cut_between_characters() {
+    fn the_worst_save_status_wins_and_its_text_is_truncated_between_characters() {
         let (failure, warning) =
             (SaveStatus::new(Health::Failure, "no file"), SaveStatus::new(Health::Warning, "2 missing"));
 

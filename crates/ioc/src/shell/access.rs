@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::script::{CommandResult, Flow};
 use super::{CommandError, CommandLine, IocStage, Shell, lock};
-use crate::guard::{AccessControl, Policy};
+use crate::access_control::{AccessControl, Policy};
 
 /// The variable that makes hosts be identified by address.
 pub(super) const CHECKS_ADDRESS: &str = "asCheckClientIP";

@@ -230,10 +230,10 @@ pub(super) fn show_restored(shell: &mut Shell, _: &CommandLine<'_>) -> CommandRe
 /// `fdbrestore("file.sav")`
 pub(super) fn put_back(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let path = shell.save_path(call.needed(1, "a save file")?);
-    let IocStage::Running(crank) = &shell.stage else {
+    let IocStage::Running(driver) = &shell.stage else {
         return Err("iocInit has not run yet; use set_pass0_restoreFile to restore a file".to_owned().into());
     };
-    let crank = crank.clone();
+    let driver = driver.clone();
     let outcome = String::new();
     let mut file = RestoreFile {
         path,
@@ -245,8 +245,8 @@ pub(super) fn put_back(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResu
     };
     let (source, mut complaints) = file.find(shell.autosave.settings.takes_incomplete);
     let Some(source) = source else { return Err(complaints.join("; ").into()) };
-    let mut put = |field, value| crank.put(field, value, None, None).map_err(|error| error.to_string());
-    complaints.extend(source.put_back(crank.database(), &mut put));
+    let mut put = |field, value| driver.put(field, value, None, None).map_err(|error| error.to_string());
+    complaints.extend(source.put_back(driver.database(), &mut put));
     complaints.into_iter().for_each(|complaint| shell.remark(complaint));
     Ok(Flow::Next)
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::{lock, table};
+use crate::driver::DatabaseDriver;
 use crate::limit::COMPLETIONS_MAX;
-use crate::turn::DatabaseDriver;
 
 /// Completes typed lines; may be used from any thread.
 #[derive(Clone, Debug, Default)]
@@ -12,8 +12,8 @@ pub struct Completer(Arc<Mutex<Option<Arc<DatabaseDriver>>>>);
 
 impl Completer {
     /// Sets the records to complete, after `iocInit`.
-    pub(super) fn set_database(&self, crank: Arc<DatabaseDriver>) {
-        *lock(&self.0) = Some(crank);
+    pub(super) fn set_database(&self, driver: Arc<DatabaseDriver>) {
+        *lock(&self.0) = Some(driver);
     }
 
     /// Completes the word before `position` (in bytes). Returns where the word starts and the candidates as whole
@@ -29,8 +29,8 @@ impl Completer {
     }
 
     fn names(&self, word: &str) -> Vec<String> {
-        let Some(crank) = lock(&self.0).clone() else { return Vec::new() };
-        let database = crank.database();
+        let Some(driver) = lock(&self.0).clone() else { return Vec::new() };
+        let database = driver.database();
         if let Some((record, field)) = word.split_once('.') {
             let fields = database.field_names(record).filter(|name| name.starts_with(field));
             return fields.take(COMPLETIONS_MAX).map(|name| format!("{record}.{name}")).collect();
@@ -50,12 +50,13 @@ mod tests {
     use fodo_db::Loader;
 
     #[test]
-    fn commands_records_and_fields_are_completed() {
+    fn tab_completes_commands_records_and_fields() {
         let mut loader = Loader::default();
         let text = b"record(ai, \"x:one\") {}\nrecord(ai, \"x:other\") {}\nrecord(ai, y) {}";
         loader.load("a.db", "", &mut |_| Ok(text.to_vec())).unwrap();
         let completer = Completer::default();
-        completer.set_database(DatabaseDriver::new(loader.finish().unwrap(), crate::guard::AccessControl::open()));
+        completer
+            .set_database(DatabaseDriver::new(loader.finish().unwrap(), crate::access_control::AccessControl::open()));
 
         assert_eq!(completer.complete("dbLoadR", 7), (0, vec!["dbLoadRecords".to_owned()]));
         assert_eq!(completer.complete("dbpf(\"x:o", 9), (6, vec!["x:one".to_owned(), "x:other".to_owned()]));

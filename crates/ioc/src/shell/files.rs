@@ -58,7 +58,7 @@ pub(super) fn load_description(shell: &mut Shell, call: &CommandLine<'_>) -> Com
 pub(super) fn run(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     match &shell.stage {
         IocStage::Loading(_) => return start(shell, call),
-        IocStage::Running(crank) => crank.pause(false),
+        IocStage::Running(driver) => driver.pause(false),
         IocStage::Checked(_) | IocStage::Failed => {}
     }
     Ok(Flow::Next)
@@ -67,8 +67,8 @@ pub(super) fn run(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
 /// `iocPause`
 pub(super) fn pause(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     shell.database()?;
-    if let IocStage::Running(crank) = &shell.stage {
-        crank.pause(true);
+    if let IocStage::Running(driver) = &shell.stage {
+        driver.pause(true);
     }
     Ok(Flow::Next)
 }
@@ -133,9 +133,9 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),
         Purpose::Check => (String::new(), String::new()),
     };
-    let crank = running.crank();
-    shell.completer.set_database(crank.clone());
-    shell.stage = IocStage::Running(crank);
+    let driver = running.driver();
+    shell.completer.set_database(driver.clone());
+    shell.stage = IocStage::Running(driver);
     *lock(&shell.place) = Some(running);
     shell.inert = Some(inert);
     shell.save_from_now_on();

@@ -30,10 +30,10 @@ use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
+use crate::driver::DatabaseDriver;
 use crate::printable;
 use crate::site::SharedEnvironment;
 use crate::stats::VERSION;
-use crate::turn::DatabaseDriver;
 use crate::{CountMissingPuts, Policy, RunningIoc};
 
 pub use check::{CheckFinding, FindingLevel, check_request_file};
@@ -287,7 +287,7 @@ impl Shell {
 
     fn database(&self) -> Result<&Database, CommandError> {
         match &self.stage {
-            IocStage::Running(crank) => Ok(crank.database()),
+            IocStage::Running(driver) => Ok(driver.database()),
             IocStage::Checked(database) => Ok(database),
             IocStage::Loading(_) => Err(CommandError::too_early()),
             IocStage::Failed => Err(CommandError::Word(0, "iocInit has failed, so there are no records".into())),

@@ -2,7 +2,7 @@
 
 use super::script::{CommandResult, Flow};
 use super::{CommandError, CommandLine, IocStage, Purpose, Shell};
-use crate::guard::PutFilter;
+use crate::access_control::PutFilter;
 
 /// `caPutLogInit("host:port", option)`
 pub(super) fn start(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
@@ -29,8 +29,8 @@ pub(super) fn change(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult
 
 /// `caPutLogShow`
 pub(super) fn show(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
-    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
-    let text = match (shell.has_put_log(), crank.guard().logged()) {
+    let IocStage::Running(driver) = &shell.stage else { return Err(CommandError::too_early()) };
+    let text = match (shell.has_put_log(), driver.guard().logged()) {
         (false, _) => "puts are not logged: fodo ioc was started without --put-log\n",
         (true, PutFilter::Nothing) => "puts are not logged\n",
         (true, PutFilter::Changes) => "puts that change a value are logged\n",
@@ -62,8 +62,8 @@ impl Shell {
     }
 
     fn log_puts(&self, logged: PutFilter) {
-        if let IocStage::Running(crank) = &self.stage {
-            crank.guard().log_puts(logged);
+        if let IocStage::Running(driver) = &self.stage {
+            driver.guard().log_puts(logged);
         }
     }
 }

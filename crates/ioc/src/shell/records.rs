@@ -9,8 +9,8 @@ use fodo_db::{Database, ExternalLinkStatus, FieldRef, LinkTarget, closest_match,
 use super::script::{CommandResult, Flow};
 use super::show::level;
 use super::{CommandError, CommandLine, IocStage, Shell, lock};
+use crate::link_client::MergedCounts;
 use crate::names::{field_of, suggestion_text};
-use crate::outside::MergedCounts;
 
 /// Maximum number of array elements shown.
 const ELEMENTS_SHOWN_MAX: usize = 10;
@@ -191,7 +191,7 @@ fn no_value() -> CommandError {
 
 pub(super) fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
     match &shell.stage {
-        IocStage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
+        IocStage::Running(driver) => driver.put(field, value, None, None).map_err(|error| error.to_string()),
         _ => Ok(()),
     }
 }
@@ -350,7 +350,9 @@ impl LinkTotals {
     /// Adds a link to the totals and describes its state.
     fn add(&mut self, shell: &Shell, status: &ExternalLinkStatus) -> String {
         let (merged, server) = match &shell.stage {
-            IocStage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
+            IocStage::Running(driver) => {
+                (driver.link_requests().merged(status.link), driver.link_requests().server(status.link))
+            }
             _ => (MergedCounts::default(), None),
         };
         self.n_lost += status.n_lost;
@@ -479,7 +481,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn stars_and_question_marks_stand_for_anything() {
+    fn name_patterns_support_star_and_question_mark_wildcards() {
         assert!(matches("*", "") && matches("a*c", "abbc") && matches("a?c", "abc") && matches("*b*", "abc"));
         assert!(!matches("a?c", "ac") && !matches("a", "ab") && !matches("*b", "abc") && !matches("", "a"));
     }

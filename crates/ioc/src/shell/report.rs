@@ -64,8 +64,8 @@ pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &CommandLine<'_>) -> C
 /// `dbel [record]`: fields that clients subscribe to.
 pub(super) fn listened(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).unwrap_or("*");
-    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
-    let mut names: Vec<String> = crank.watched().into_iter().map(|field| crank.database().name(field)).collect();
+    let IocStage::Running(driver) = &shell.stage else { return Err(CommandError::too_early()) };
+    let mut names: Vec<String> = driver.watched().into_iter().map(|field| driver.database().name(field)).collect();
     names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
     names.sort_unstable();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
@@ -86,8 +86,8 @@ pub(super) fn by_event(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResu
 pub(super) fn post_event(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "an event")?.into();
     shell.database()?;
-    if let IocStage::Running(crank) = &shell.stage {
-        crank.input(Input::PostEvent { name }).map_err(|error| error.to_string())?;
+    if let IocStage::Running(driver) = &shell.stage {
+        driver.input(Input::PostEvent { name }).map_err(|error| error.to_string())?;
     }
     Ok(Flow::Next)
 }
@@ -189,8 +189,8 @@ pub(super) fn access_groups(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
 
 fn rules(shell: &mut Shell, call: &CommandLine<'_>, part: AccessSection) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
-    let IocStage::Running(crank) = &shell.stage else { return Err(CommandError::too_early()) };
-    let text = crank.guard().to_text(part, &|name| matches(pattern, name));
+    let IocStage::Running(driver) = &shell.stage else { return Err(CommandError::too_early()) };
+    let text = driver.guard().to_text(part, &|name| matches(pattern, name));
     shell.say(&text.unwrap_or_else(|| "there is no access security file: every client may do everything\n".to_owned()));
     Ok(Flow::Next)
 }

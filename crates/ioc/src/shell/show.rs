@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_in_four_columns_and_what_is_long_takes_more_of_them() {
+    fn fields_are_shown_in_four_columns_and_long_values_span_several() {
         let cells =
             ["ADEL: 0", "OUT : CA_LINK x:far PP NMS", "PREC: 2", "EGU : mm", "DESC: a line of text that is long"];
 

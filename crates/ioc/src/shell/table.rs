@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_that_help_shows() {
+    fn the_command_table_is_in_help_order() {
         let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_write_a_command_give_the_same_words() {
+    fn both_command_syntaxes_parse_to_the_same_words() {
         let wanted = ["dbLoadRecords", "a b.db", "P=x:,R=1", ""];
 
         assert_eq!(words("dbLoadRecords(\"a b.db\", \"P=x:,R=1\", \"\")"), wanted);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn redirections_are_told_from_arguments() {
+    fn redirections_are_distinguished_from_arguments() {
         let line = split("dbl ai 2 > all.txt 2>>err.txt").unwrap();
 
         let words: Vec<_> = line.words.iter().map(|word| word.text.as_str()).collect();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_told_with_its_column() {
+    fn unclosed_quotes_and_brackets_are_reported_with_their_column() {
         assert_eq!(split("echo \"a").unwrap_err().0, 6);
         assert_eq!(split("echo a >").unwrap_err().0, 8);
         assert_eq!(split("echo a\\").unwrap_err().0, 7);

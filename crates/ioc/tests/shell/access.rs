@@ -13,7 +13,7 @@ ASG(free) { INPA($(P)gate) RULE(1, WRITE, TRAPWRITE) { CALC("A=1") } }
 "#;
 
 #[test]
-fn rules_of_access_are_shown_and_loaded_again() {
+fn access_rules_are_shown_and_reloaded() {
     let mut terminal = Terminal::new();
     terminal.file("a.acf", RULES);
     terminal.file("a.db", "record(ai, \"x:gate\") {}\nrecord(ai, \"x:b\") { field(ASG, free) }");
@@ -54,7 +54,7 @@ Access group:  free, level 0
 }
 
 #[test]
-fn without_an_access_file_everybody_may_do_everything() {
+fn without_an_access_file_every_client_has_full_access() {
     let mut terminal = Terminal::serving("record(ai, a) {}");
     for command in ["asprules", "aspuag", "asphag"] {
         assert_eq!(terminal.run(command), "there is no access security file: every client may do everything\n");
@@ -63,7 +63,7 @@ fn without_an_access_file_everybody_may_do_everything() {
 }
 
 #[test]
-fn which_puts_are_logged_is_chosen_and_shown() {
+fn the_put_log_mode_is_set_and_shown() {
     let policy = Policy { tell_put: Some(Box::new(|_| ())), ..Policy::default() };
     let mut terminal = Terminal::with_policy(policy, true);
     terminal.assert_goes(
@@ -101,7 +101,7 @@ puts are not logged: fodo ioc was started without --put-log
 }
 
 #[test]
-fn clients_are_shown_with_what_they_do() {
+fn casr_and_dbel_show_clients_and_their_subscriptions() {
     let mut terminal = Terminal::serving("record(ai, a) {}\nrecord(ai, b) {}");
     let none = terminal.run("casr");
     assert!(none.starts_with("Channel Access on TCP ") && none.ends_with(": 0 clients\n"), "{none}");

@@ -4,7 +4,7 @@ use crate::Terminal;
 use crate::values::KINDS;
 
 #[test]
-fn records_are_listed_by_name_type_and_what_they_hold() {
+fn records_are_listed_by_name_type_and_field_values() {
     Terminal::serving(KINDS).assert_goes(
         r#"
 > dbl
@@ -50,7 +50,7 @@ x:text, "a\"b"
 }
 
 #[test]
-fn aliases_infos_counts_and_addresses_are_shown() {
+fn aliases_info_items_counts_and_addresses_are_shown() {
     Terminal::serving(KINDS).assert_goes(
         r#"
 > dbla
@@ -97,7 +97,7 @@ Access group:  DEFAULT, level 0
 }
 
 #[test]
-fn dbpr_shows_more_of_a_record_with_every_level_and_links_with_where_they_lead() {
+fn dbpr_shows_more_fields_per_interest_level_and_the_targets_of_links() {
     let records = r#"
 record(stringin, "x:in") { field(INP, "x:source") field(FLNK, "elsewhere") field(SIOL, "7") }
 record(stringout, "x:source") { field(VAL, "text") }
@@ -193,7 +193,7 @@ Event stop: 1 records
 }
 
 #[test]
-fn an_event_that_is_posted_processes_its_records_and_no_other() {
+fn posting_an_event_processes_only_its_records() {
     let mut terminal =
         Terminal::serving("record(calc, g) { field(SCAN, Event) field(EVNT, go) field(CALC, \"VAL+1\") }");
     terminal.assert_goes(
@@ -234,7 +234,7 @@ d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged
 }
 
 #[test]
-fn named_states_are_made_turned_and_shown() {
+fn named_states_are_created_set_and_shown() {
     Terminal::serving("record(ai, a) {}").assert_goes(
         r#"
 > dbStateCreate red

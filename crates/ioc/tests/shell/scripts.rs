@@ -7,7 +7,7 @@ use fodo_ioc::shell::Flow;
 use crate::{PATIENCE, Terminal};
 
 #[test]
-fn what_needs_records_says_before_ioc_init_that_it_is_too_early() {
+fn commands_that_need_records_fail_before_ioc_init() {
     let mut terminal = Terminal::new();
     terminal.file("a.db", "record(ai, a) {}");
     let early = [
@@ -71,7 +71,7 @@ red is on
 }
 
 #[test]
-fn what_belongs_before_ioc_init_says_after_it_that_it_is_too_late() {
+fn commands_for_use_before_ioc_init_fail_after_it() {
     let mut terminal = Terminal::serving("record(ai, a) {}");
     terminal.assert_goes(
         r#"
@@ -102,7 +102,7 @@ there are no drivers, and no record needs one
 }
 
 #[test]
-fn after_an_ioc_init_that_failed_there_are_no_records() {
+fn after_a_failed_ioc_init_no_records_exist() {
     let mut terminal = Terminal::new();
     terminal.file("a.db", "record(ai, a) {}");
     terminal.assert_goes(
@@ -122,7 +122,7 @@ fn after_an_ioc_init_that_failed_there_are_no_records() {
 }
 
 #[test]
-fn a_pause_holds_scans_until_ioc_run() {
+fn ioc_pause_stops_scans_until_ioc_run() {
     let mut terminal = Terminal::serving("record(calc, n) { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }");
     let n = |terminal: &mut Terminal| terminal.run("dbgf n");
     let starts = Instant::now();
@@ -145,7 +145,7 @@ fn a_pause_holds_scans_until_ioc_run() {
 }
 
 #[test]
-fn scripts_have_macros_of_their_own_and_exit_ends_the_innermost() {
+fn script_macros_are_local_and_exit_ends_the_innermost_script() {
     let mut terminal = Terminal::new();
     terminal.file("inner.cmd", "echo inner $(A)\n#- not shown\nexit\necho never\n");
     terminal.file("self.cmd", "< self.cmd\n");
@@ -187,7 +187,7 @@ mark
 }
 
 #[test]
-fn an_error_does_to_its_script_what_the_script_wants() {
+fn on_error_controls_whether_a_script_continues() {
     let mut terminal = Terminal::new();
     let outcomes = ["continue", "break", "halt", "wait 0.001"].map(|wanted| {
         terminal.file("st.cmd", &format!("on error {wanted}\nnonsense\necho after\n"));
@@ -216,7 +216,7 @@ fn an_error_does_to_its_script_what_the_script_wants() {
 }
 
 #[test]
-fn exit_gives_its_code_and_an_inner_break_or_halt_reaches_the_outer_script() {
+fn exit_returns_its_code_and_a_halt_of_an_inner_script_halts_the_outer_one() {
     let mut terminal = Terminal::new();
     terminal.file("broken.cmd", "on error break\nnonsense\n");
     terminal.file("halted.cmd", "on error halt\nnonsense\n");
@@ -233,7 +233,7 @@ fn exit_gives_its_code_and_an_inner_break_or_halt_reaches_the_outer_script() {
 }
 
 #[test]
-fn output_goes_to_files_and_back() {
+fn command_output_is_redirected_to_and_from_files() {
     let mut terminal = Terminal::new();
     terminal.assert_goes(
         r#"
@@ -256,7 +256,7 @@ seven
 }
 
 #[test]
-fn databases_are_looked_for_in_the_folder_and_then_along_the_include_path() {
+fn databases_are_searched_in_the_directory_and_then_along_the_include_path() {
     let mut terminal = Terminal::new();
     for (folder, name, record) in
         [("one", "c.db", "first"), ("two", "b.db", "second"), ("two", "c.db", "never"), ("two", "d.db", "never")]

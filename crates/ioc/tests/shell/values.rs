@@ -54,7 +54,7 @@ DBF_CHAR[0]:        (empty)
 }
 
 #[test]
-fn dbpf_writes_and_shows_what_is_there_then() {
+fn dbpf_writes_a_value_and_shows_the_result() {
     Terminal::serving(KINDS).assert_goes(
         r#"
 > dbpf x:bo Open

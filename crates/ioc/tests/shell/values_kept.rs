@@ -49,7 +49,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_set_is_saved_when_asked_and_its_file_is_put_back() {
+fn a_manual_set_is_saved_and_restored_on_command() {
     let mut terminal = running();
     terminal.assert_goes(
         r#"
@@ -98,7 +98,7 @@ DBF_STRING:         "on"
 }
 
 #[test]
-fn sets_are_named_moved_and_removed_by_their_request_files() {
+fn save_sets_are_named_moved_and_removed_by_request_file() {
     let mut terminal = running();
     terminal.run("create_manual_set s.req");
     terminal.assert_goes(
@@ -141,7 +141,7 @@ s.req: 3 PVs, 0 missing, after changes, every 31622400s, to FOLDER/s.sav: not sa
 }
 
 #[test]
-fn a_set_some_of_whose_pvs_are_not_there_is_saved_unless_that_is_forbidden() {
+fn an_incomplete_save_set_is_saved_unless_incomplete_sets_are_forbidden() {
     let mut terminal = running();
     let told = terminal.run("create_manual_set bad.req");
     assert!(told.starts_with("! bad.req:2:1: there is no record \"x:b\"; did you mean \"x:a\"?\n"), "{told}");
@@ -171,7 +171,7 @@ bad.req: 1 PVs, 2 missing, by manual_save, to FOLDER/bad.sav: saved
 }
 
 #[test]
-fn a_set_is_saved_after_changes_when_triggered_and_at_the_end() {
+fn a_save_set_is_saved_after_changes_on_trigger_and_at_exit() {
     let mut terminal = running();
     terminal.file("t.req", "x:m\n");
     terminal.run("create_triggered_set t.req x:go");
@@ -189,7 +189,7 @@ fn a_set_is_saved_after_changes_when_triggered_and_at_the_end() {
 }
 
 #[test]
-fn copies_are_kept_in_turn_one_for_each_period() {
+fn sequence_files_are_rotated_once_per_period() {
     let mut terminal = running();
     for line in ["save_restoreSet_NumSeqFiles 2", "save_restoreSet_SeqPeriodInSeconds 1000", "create_manual_set s.req"]
     {
@@ -207,7 +207,7 @@ fn copies_are_kept_in_turn_one_for_each_period() {
 }
 
 #[test]
-fn settings_that_are_wrong_are_reported() {
+fn invalid_autosave_settings_are_reported() {
     terminal().assert_goes(
         r#"
 > save_restoreSet_NumSeqFiles 10
@@ -250,7 +250,7 @@ fn settings_that_are_wrong_are_reported() {
 }
 
 #[test]
-fn files_are_restored_before_and_after_initialisation_and_copied() {
+fn save_files_are_restored_before_and_after_initialisation_and_copied() {
     let mut terminal = terminal();
     std::fs::create_dir_all(terminal.folder.join("requests/below")).unwrap();
     std::fs::create_dir(terminal.folder.join("saved")).unwrap();
@@ -309,7 +309,7 @@ x:m, "on", ""
 }
 
 #[test]
-fn request_files_are_made_of_info_items() {
+fn request_files_are_generated_from_info_items() {
     let mut terminal = running();
     terminal.assert_goes(
         r#"
@@ -331,7 +331,7 @@ fn request_files_are_made_of_info_items() {
 }
 
 #[test]
-fn values_that_info_items_name_are_kept_without_a_command() {
+fn fields_named_by_info_items_are_saved_without_commands() {
     let mut first = terminal();
     first.run("dbLoadRecords a.db");
     first.shell.keep_values_in(std::path::Path::new("kept"));

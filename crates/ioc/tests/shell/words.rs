@@ -45,7 +45,7 @@ EPICS_CA_REPEATER_PORT=7
 }
 
 #[test]
-fn records_see_the_environment_of_their_shell() {
+fn records_read_the_environment_variables_of_the_shell() {
     let mut terminal = Terminal::new();
     terminal.file("a.db", "record(stringin, a) { field(DTYP, \"getenv\") field(INP, \"@ROOM\") }");
     terminal.assert_goes(
@@ -73,7 +73,7 @@ DBF_STRING:         ""
 }
 
 #[test]
-fn variables_are_kept_and_those_without_effect_say_so() {
+fn variables_are_stored_and_ineffective_ones_are_reported() {
     Terminal::new().assert_goes(
         r#"
 > var dbRecordsOnceOnly
@@ -116,7 +116,7 @@ softTemplate = 0
 }
 
 #[test]
-fn a_record_may_be_loaded_once_only_where_that_is_wanted() {
+fn db_records_once_only_rejects_duplicate_records() {
     let mut terminal = Terminal::new();
     terminal.file("a.db", "record(ai, a) {}");
 
@@ -126,7 +126,7 @@ fn a_record_may_be_loaded_once_only_where_that_is_wanted() {
 }
 
 #[test]
-fn words_folders_and_the_time_are_shown() {
+fn echo_pwd_and_date_show_their_output() {
     let mut terminal = Terminal::new();
     std::fs::create_dir(terminal.folder.join("below")).unwrap();
     terminal.file("plain", "");
@@ -165,7 +165,7 @@ FOLDER/below
 }
 
 #[test]
-fn help_knows_every_command_and_what_a_wrong_one_was_meant_to_be() {
+fn help_lists_every_command_and_suggests_one_for_a_typo() {
     let mut terminal = Terminal::new();
     terminal.assert_goes(
         r#"
@@ -197,7 +197,7 @@ x_registerRecordDeviceDriver
 }
 
 #[test]
-fn commands_that_are_not_here_say_why() {
+fn unsupported_commands_explain_why() {
     Terminal::new().assert_goes(
         r#"
 > errlogInit 5000

@@ -50,9 +50,9 @@ pub enum Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Executor::OneThread => write!(f, "One"),
-            Executor::Threads(n) => write!(f, "Many({n})"),
-            Executor::Custom(_) => write!(f, "Caller"),
+            Executor::OneThread => write!(f, "OneThread"),
+            Executor::Threads(n) => write!(f, "Threads({n})"),
+            Executor::Custom(_) => write!(f, "Custom"),
         }
     }
 }
@@ -176,9 +176,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_executor_is_shown_as_what_it_is() {
+    fn debug_output_of_an_executor_names_its_variant() {
         let executors = [Executor::OneThread, Executor::Threads(NonZeroUsize::MIN), Executor::Custom(Arc::new(|_| {}))];
 
-        assert_eq!(executors.map(|executor| format!("{executor:?}")), ["One", "Many(1)", "Caller"]);
+        assert_eq!(executors.map(|executor| format!("{executor:?}")), ["OneThread", "Threads(1)", "Custom"]);
     }
 }

@@ -22,21 +22,21 @@ use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
 use crate::sync::lock;
 
-/// The state of a channel; the comment of each says what the channel waits for.
+/// The state of a channel.
 ///
 /// See the example of [`Channel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelState {
-    /// For a server to claim the name.
+    /// Waits for a server to claim the name.
     Searching,
-    /// For the circuit to that server to open, and for the server to confirm the channel.
+    /// Waits for the circuit to that server to open, and for the server to confirm the channel.
     Connecting,
-    /// For nothing: operations can start.
+    /// Operations can start.
     Active,
-    /// For data from the server, which has been silent for too long; its circuit is still open.
+    /// The server has been silent for too long; its circuit is still open.
     Unresponsive,
-    /// For nothing: its context was closed.
+    /// The context was closed.
     Closed,
 }
 
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_channel_takes_two_cache_lines_beside_its_name() {
+    fn a_channel_takes_at_most_two_cache_lines_plus_its_name() {
         let counts_of_arc = 2 * size_of::<usize>();
 
         assert!(size_of::<ChannelCore>() + counts_of_arc <= 128, "{}", size_of::<ChannelCore>());

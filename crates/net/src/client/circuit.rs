@@ -2,7 +2,7 @@
 //!
 //! One mutex guards the whole state. If no thread reads the circuit, a blocking caller becomes the reader until its own
 //! reply is received; replies for others it queues. When it leaves, the next blocked caller takes over. Without one,
-//! the circuit rests for a moment ([`limit::LEASE`]) and then returns to the reactor. That part is in `drive`.
+//! the circuit rests for a moment ([`limit::READER_LEASE`]) and then returns to the reactor. That part is in `drive`.
 
 mod drive;
 mod replies;
@@ -239,7 +239,7 @@ impl Circuit {
         if let (Some(server_channel), CircuitPhase::Open) = (channel.server_channel_on(self), state.phase) {
             state.machine.clear(channel.cid(), server_channel.sid);
         }
-        self.lose(&mut state, channel.cid(), Trouble::Claimed(self.server));
+        self.lose(&mut state, channel.cid(), Trouble::NoReply(self.server));
         self.close_if_unused(&mut state);
         self.release(state);
     }
@@ -413,8 +413,8 @@ impl Circuit {
         state.afterwards.dropped.extend(subscriptions.into_iter().map(Subscribed::into_monitor));
         let trouble = match refusal {
             Some(refusal) => Trouble::Refused(self.server, refusal),
-            None if was_open => Trouble::Dropped(self.server),
-            None => Trouble::Claimed(self.server),
+            None if was_open => Trouble::ConnectionClosed(self.server),
+            None => Trouble::NoReply(self.server),
         };
         for channel in std::mem::take(&mut state.channels).into_values() {
             channel.lost(trouble.clone(), &mut state.afterwards);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_batches_are_consecutive_and_wrap_around() {
+    fn batch_ids_are_consecutive_and_wrap_around() {
         let (circuit, _server) = connected();
         let mut state = lock(&circuit.state);
         let (start, end) = (requests::BATCH_NUMBERS.start, requests::BATCH_NUMBERS.end);

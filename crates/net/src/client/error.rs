@@ -65,7 +65,8 @@ pub enum ErrorKind {
         /// How long the client waited.
         after: Duration,
     },
-    /// A server claimed the name, then closed the connection before it confirmed the channel.
+    /// A server claimed the name, but the connection ended before the server confirmed the channel: it was closed, lost, or
+    /// ended by this client after an invalid message. The client retries until the timeout; this is the last failure.
     ConnectionClosed {
         /// The server that claimed it.
         server: SocketAddr,
@@ -191,7 +192,7 @@ impl fmt::Display for ErrorKind {
                 write!(f, "{server} claimed the name but did not reply within {after:?}")
             }
             ErrorKind::ConnectionClosed { server } => {
-                write!(f, "{server} claimed the name but closed the connection before it confirmed the channel")
+                write!(f, "{server} claimed the name but the connection ended before it confirmed the channel")
             }
             ErrorKind::Refused { server, refusal } => write!(f, "{server} refused {refusal}"),
             ErrorKind::WrongReply { server, reply } => write!(f, "{server} replied with {reply}"),
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_contains_the_pv_once_and_what_failed_where() {
+    fn an_error_text_contains_the_pv_once_the_cause_and_the_server() {
         let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         for (kind, texts) in [
@@ -310,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_a_pv_is_its_kind() {
+    fn an_error_without_a_pv_prints_only_its_kind() {
         let error = Error::misuse("", "no name");
 
         assert_eq!((error.to_string(), error.pv()), ("no name".into(), ""));
     }
 
     #[test]
-    fn an_error_of_the_system_keeps_its_cause() {
+    fn a_system_error_keeps_its_cause() {
         use std::error::Error as _;
         let error = Error::system("x", io::Error::from_raw_os_error(24));
 

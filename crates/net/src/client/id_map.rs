@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_consecutive_and_skip_those_whose_slot_is_taken() {
+    fn ids_are_consecutive_and_skip_occupied_slots() {
         let mut numbering: IdMap<Ioid, char> = IdMap::new(4);
         let first = numbering.insert('a');
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_numbers_while_the_map_grows() {
+    fn values_keep_their_ids_while_the_map_grows() {
         let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
 
         let numbers: Vec<Ioid> = (0..1000).map(|value| numbering.insert(value)).collect();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_finds_its_own_value_only() {
+    fn an_id_finds_only_its_own_value() {
         let mut numbering: IdMap<Ioid, char> = IdMap::new(31);
         let (a, b) = (numbering.insert('a'), numbering.insert('b'));
 

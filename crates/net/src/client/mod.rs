@@ -47,7 +47,8 @@ use crate::sync::lock;
 
 /// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
 ///
-/// Clones share the same context. All contexts of a process share the reactor thread and the search socket; each
+/// Clones share the same context. Dropping a context closes nothing: its channels and monitors keep it alive, and
+/// [`Context::close`] ends them. All contexts of a process share the reactor thread and the search socket; each
 /// context has its own circuits and channels.
 ///
 /// # Examples

@@ -446,7 +446,8 @@ impl Monitor {
     }
 
     /// The next event as a future; the client's reactor wakes it. It resolves to `None` if there can be no event: after
-    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which receives all of them.
+    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which receives all of them. Dropping the future loses no
+    /// event, so that it can be used in `select!`.
     ///
     /// # Examples
     ///

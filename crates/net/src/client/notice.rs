@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_name_what_they_are_about() {
+    fn notices_contain_the_names_and_addresses_they_concern() {
         let (used, ignored) = ("10.0.0.1:5064".parse().unwrap(), "10.0.0.2:5064".parse().unwrap());
         for (notice, texts) in [
             (
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_notices_are_kept_when_they_are_not_taken() {
+    fn a_full_notice_queue_keeps_the_oldest_notices() {
         let notices = Notices::default();
         let notice = |number: usize| Notice::UnresolvedHost { host: number.to_string() };
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_a_limit_returns_a_notice_that_is_there() {
+    fn a_wait_without_timeout_returns_an_available_notice() {
         let notices = Notices::default();
         notices.push(Notice::UnresolvedHost { host: "far".into() });
 

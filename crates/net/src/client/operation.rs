@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_out_that_is_too_long_to_count_ends_in_thirty_years() {
+    fn an_excessive_timeout_is_clamped_to_thirty_years() {
         let now = Instant::now();
         let years = |n: u64| Duration::from_secs(n * 365 * 24 * 3600);
 
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_or_future_that_waits_twice_is_woken_once() {
+    fn a_thread_or_future_registered_twice_is_woken_once() {
         let mut waiters = Vec::new();
         let other = std::thread::spawn(std::thread::current).join().unwrap();
 
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn every_waiter_of_several_is_woken_though_one_panics() {
+    fn every_waiter_is_woken_even_if_one_panics() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         struct Counting(AtomicUsize);
         impl std::task::Wake for Counting {

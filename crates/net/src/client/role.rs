@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_caller_receives_its_reply_in_any_order_of_threads() {
+    fn every_caller_receives_its_reply_regardless_of_thread_order() {
         shuttle::check_random(
             || {
                 let n_callers = 4;

@@ -219,7 +219,7 @@ impl Search {
     /// Sends searches from a thread that has not read the socket.
     fn send_searches(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
-        state.searcher.ask(now, &mut datagrams);
+        state.searcher.send_due_searches(now, &mut datagrams);
         self.send(state, datagrams, now);
     }
 
@@ -422,7 +422,7 @@ impl EventHandler for Search {
         self.refresh_addresses(&mut state, now);
         let mut datagrams = std::mem::take(&mut state.datagrams);
         match is_more {
-            true => state.searcher.ask(now, &mut datagrams),
+            true => state.searcher.send_due_searches(now, &mut datagrams),
             false => state.searcher.tick(now, &mut datagrams),
         }
         self.send(&mut state, datagrams, now);
@@ -452,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_addresses_of_this_host_with_one_port_are_one_server() {
+    fn two_local_addresses_with_one_port_count_as_one_server() {
         let is_one = |one: &str, other: &str| is_one_server(one.parse().unwrap(), other.parse().unwrap());
 
         assert!(is_one("192.0.2.1:5064", "192.0.2.1:5064"));

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_is_unknown_and_those_of_other_programs_are_not() {
+    fn a_misspelt_variable_is_unknown_and_variables_of_other_programs_are_not() {
         let names = ["EPICS_CA_ADDRLIST", "EPICS_CAS_PORT", "EPICS_CA_ADDR_LIST", "EPICS_PVA_ADDR_LIST", "HOME"];
 
         assert_eq!(names.map(is_unknown), [true, true, false, false, false]);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_list_keeps_ports_of_its_own_and_drops_doubles() {
+    fn an_address_list_keeps_explicit_ports_and_drops_duplicates() {
         let lookup = table(&[
             ("EPICS_CA_ADDR_LIST", " 127.0.0.1 127.0.0.2:6000  127.0.0.1 "),
             ("EPICS_CA_AUTO_ADDR_LIST", "no"),
@@ -499,8 +499,9 @@ mod tests {
         assert_eq!(config.search_addresses, expected);
     }
 
+    // Row 59 of docs/reference/faults.md.
     #[test]
-    fn row_59_a_host_name_in_a_list_is_kept_to_be_resolved_and_stops_no_program() {
+    fn unresolved_host_names_in_a_list_are_kept_and_cause_no_error() {
         let lookup = table(&[
             ("EPICS_CA_ADDR_LIST", "no-such-host.invalid 127.0.0.1 other.invalid:6000"),
             ("EPICS_CA_NAME_SERVERS", "10.0.0.1 names.invalid:7000"),
@@ -522,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_slow_down_to_the_period_that_is_set_but_not_below_a_minute() {
+    fn the_maximum_search_period_is_at_least_a_minute() {
         let slow = |text| {
             let rows = [("EPICS_CA_MAX_SEARCH_PERIOD", text)];
             client(&table(&rows)).unwrap().search_period_max.as_secs()
@@ -532,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_cannot_be_understood_is_named() {
+    fn the_error_for_an_invalid_setting_names_its_variable() {
         let lookup = table(&[("EPICS_CA_AUTO_ADDR_LIST", "maybe")]);
 
         let error = client(&lookup).unwrap_err();
@@ -541,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_takes_the_clients_port_and_list_where_it_has_none_of_its_own() {
+    fn a_server_falls_back_to_the_client_port_and_address_list() {
         let lookup = table(&[
             ("EPICS_CA_SERVER_PORT", "6064"),
             ("EPICS_CA_REPEATER_PORT", "6065"),
@@ -557,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_limit_counts_only_when_the_automatic_one_is_off() {
+    fn an_array_limit_applies_only_when_the_automatic_limit_is_off() {
         let fixed = table(&[("EPICS_CA_AUTO_ARRAY_BYTES", "NO"), ("EPICS_CA_MAX_ARRAY_BYTES", "100000")]);
         let automatic = table(&[("EPICS_CA_MAX_ARRAY_BYTES", "100000")]);
 
@@ -574,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_is_parsed_within_its_bounds_and_otherwise_reported_with_what_is_expected() {
+    fn every_format_rejects_values_out_of_range_and_reports_what_it_expects() {
         for (name, text, expected) in [
             ("EPICS_CA_SERVER_PORT", " 6064 ", "6064"),
             ("EPICS_CA_SERVER_PORT", "65535", "65535"),
@@ -618,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_says_what_was_raised_and_what_is_not_used() {
+    fn a_remark_reports_raised_and_unused_settings() {
         let remark = |rows: &[(&str, &str)], name| setting(rows, name).remark;
         let fixed = ("EPICS_CA_AUTO_ARRAY_BYTES", "NO");
 
@@ -638,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_listed_once_for_each_of_its_ports() {
+    fn a_host_is_listed_once_per_port() {
         let lookup = table(&[("EPICS_CA_ADDR_LIST", "a a:5064 a:6000 10.0.0.1:1 10.0.0.1:2 10.0.0.1:1")]);
 
         let config = client(&lookup).unwrap();
@@ -695,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_may_take_a_quarter_of_the_memory_where_nothing_is_set() {
+    fn the_default_payload_limit_is_a_quarter_of_the_memory() {
         let bytes = automatic_payload_bytes();
 
         assert!(bytes >= 64 * 1024 * 1024, "{bytes}");

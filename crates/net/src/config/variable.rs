@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_help_has_a_line_for_each_variable_of_a_side_with_what_holds_without_it() {
+    fn the_help_lists_each_variable_with_its_default() {
         let all = help(|_| true);
         let of_servers = help(|side| side == VariableUser::Server);
 

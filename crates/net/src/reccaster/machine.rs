@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_off_is_another_one_each_time_and_never_too_long() {
+    fn the_hold_off_is_random_and_at_most_the_maximum() {
         let mut simulation = Simulation::new(1);
         let mut held_off: Vec<Duration> = Vec::new();
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_between_slices_is_answered_and_starts_nothing_twice() {
+    fn a_ping_between_slices_gets_one_reply_and_does_not_restart_sending() {
         let mut simulation = Simulation::new(10_000);
         simulation.greeted();
 
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_falls_silent_anywhere_is_given_up() {
+    fn a_reccaster_closes_a_silent_connection_in_every_phase() {
         let silent_in = |goes_on: fn(&mut Simulation)| {
             let mut simulation = Simulation::new(10_000);
             simulation.hear();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_ping_a_server_has_its_time_again() {
+    fn a_ping_restarts_the_silence_timeout() {
         let mut simulation = Simulation::new(0);
         simulation.greeted();
         simulation.now += PATIENCE.silence() - Duration::from_secs(1);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn after_failures_announcements_are_ignored_for_longer_each_time_up_to_a_minute() {
+    fn repeated_failures_lengthen_the_pause_up_to_a_maximum() {
         let mut simulation = Simulation::new(1);
         let mut rests = Vec::new();
 
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_when_it_knows_all_is_found_again_at_once() {
+    fn a_server_that_disconnects_after_all_records_is_reconnected_at_once() {
         let mut simulation = Simulation::new(1);
         simulation.greeted();
 
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_messages_end_it_and_cost_no_memory() {
+    fn invalid_bytes_end_the_recsync_connection_and_free_its_buffer() {
         let mut simulation = Simulation::new(1);
         simulation.hear();
         simulation.wait();
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_in_any_pieces_keep_it_bounded() {
+    fn the_reccaster_uses_bounded_memory_for_any_input() {
         let mut simulation = Simulation::new(10);
         let mut state = 7_u64;
         let mut random = move |below: u64| {
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_full_when_it_has_its_bytes_and_not_before() {
+    fn a_slice_ends_only_after_reaching_its_size() {
         let mut simulation = Simulation::new(10_000);
 
         let slice = simulation.greeted();
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_takes_longer_than_an_hour_whatever_is_configured() {
+    fn recsync_timeouts_are_limited_to_an_hour() {
         let items: ItemSource = Box::new(|| Box::new(std::iter::empty()));
         let forever = RecSyncTimeouts { hold_off_max: Duration::MAX, answer: Duration::MAX };
         let mut simulation = Simulation { machine: RecCasterMachine::new(items, forever, 1), now: Instant::now() };
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failures_of_a_server_are_forgotten_when_it_has_received_all_records() {
+    fn sending_all_records_resets_the_failure_count() {
         let mut simulation = Simulation::new(1);
         for _ in 0..3 {
             simulation.hear();
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_the_connection_early_or_speaks_before_its_greeting_has_failed() {
+    fn an_early_close_or_missing_greeting_is_reported_as_a_failure() {
         for (bytes, why) in [
             (None, "it closed the connection before it received all records"),
             (Some(PING), "it did not start with a greeting"),
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_connection_that_was_given_up_is_no_news() {
+    fn closing_an_already_failed_connection_reports_nothing() {
         let mut simulation = Simulation::new(1);
         simulation.hear();
         simulation.wait();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_names_a_server_or_leaves_it_to_who_sends_it() {
+    fn an_announcement_without_an_address_means_its_sender() {
         let direct = b"RC\0\0\xff\xff\xff\xff\x4e\x20\0\0\x12\x34\x56\x78";
         let by_proxy = b"RC\0\0\x0a\x01\x02\x03\x4e\x20\0\0\0\0\0\x07 and more";
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_announcement_of_this_version_is_passed_over() {
+    fn announcements_that_are_invalid_or_of_another_version_are_ignored() {
         let good = *b"RC\0\0\xff\xff\xff\xff\x4e\x20\0\0\x12\x34\x56\x78";
         let with = |index: usize, byte: u8| {
             let mut datagram = good;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_a_server_are_read_one_by_one_once_they_are_whole() {
+    fn server_messages_are_parsed_one_by_one_when_complete() {
         let bytes = b"RC\x80\x01\0\0\0\x01\0RC\x80\x02\0\0\0\x04\xde\xad\xbe\xefRC\x80\x77\0\0\0\x02xy";
 
         assert_eq!(from_server(bytes), Ok(Some((FromServer::Greeting, 9))));
@@ -179,7 +179,7 @@ mod tests {
 
     /// The expected bytes are those that recsync's own `messages.py` encodes.
     #[test]
-    fn messages_are_encoded_as_recsync_encodes_them() {
+    fn recsync_messages_match_the_reference_encoding() {
         assert_eq!(written(|out| greeting(0x1234_5678, out)), b"RC\0\x01\0\0\0\x08\0\0\0\0\x12\x34\x56\x78");
         assert_eq!(written(|out| pong(7, out)), b"RC\0\x02\0\0\0\x04\0\0\0\x07");
         assert_eq!(written(|out| record(1, "ai", "x:gap", out)), b"RC\0\x03\0\0\0\x0f\0\0\0\x01\0\x02\0\x05aix:gap");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_too_long_texts_are_left_out() {
+    fn empty_and_overlong_texts_are_omitted() {
         assert!(written(|out| info(1, "", "yes", out)).is_empty());
         assert!(written(|out| info(1, "k", "", out)).is_empty());
         assert!(written(|out| info(1, &"k".repeat(256), "yes", out)).is_empty());

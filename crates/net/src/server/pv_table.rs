@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_serves_what_it_contains_at_the_moment() {
+    fn a_pv_table_serves_its_current_contents() {
         let table = PvTable::from([("a", SharedPv::new(1.0))]);
         assert!(table.insert("b", SharedPv::new(2.0)).is_none());
         assert!(table.insert("b", SharedPv::new(3.0)).is_some());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_source_of_a_chain_that_opens_a_name_serves_it() {
+    fn the_first_source_that_opens_a_name_serves_it() {
         /// Claims every name, and refuses it.
         struct Refusing;
         impl Source for Refusing {

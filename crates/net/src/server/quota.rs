@@ -389,8 +389,9 @@ mod tests {
         hosts.admit(peer, &stream(), 0).quota.err()
     }
 
+    // Row 26 of docs/reference/faults.md.
     #[test]
-    fn row_26_a_host_has_so_many_circuits_and_others_have_theirs() {
+    fn circuits_are_limited_per_host() {
         let hosts = hosts();
         let mut shares: Vec<_> = (0..3).map(|_| used(&hosts, HERE)).collect();
 
@@ -404,8 +405,9 @@ mod tests {
         assert_eq!((hosts.n_refused(), n_known), (1, 0), "hosts that have gone are forgotten");
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_a_host_that_is_full_loses_its_oldest_circuit_without_a_channel_to_a_new_one() {
+    fn a_host_at_its_limit_loses_its_oldest_circuit_without_a_channel() {
         let hosts = hosts();
         let peer = |port| SocketAddr::new(HERE.ip(), port);
         let _used = used(&hosts, peer(1));
@@ -421,8 +423,9 @@ mod tests {
         assert_eq!(hosts.admit(peer(5), &stream(), 0).evicted, Some(peer(2)));
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_clients_wait_until_circuits_that_were_closed_for_others_have_ended() {
+    fn new_clients_wait_until_evicted_circuits_have_ended() {
         let hosts = hosts();
         let peer = |port| SocketAddr::new(HERE.ip(), port);
         let mut ending: Vec<CircuitQuota> = (0..3).map(|port| unused(&hosts, peer(port))).collect();
@@ -438,8 +441,9 @@ mod tests {
         assert_eq!(lock(&hosts.clients).n_evicting, 0);
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_when_descriptors_are_short_the_host_with_most_circuits_without_a_channel_loses_its_oldest() {
+    fn descriptor_shortage_evicts_from_the_host_with_most_unused_circuits() {
         let hosts = hosts_with(6);
         let peer = |port| SocketAddr::new(HERE.ip(), port);
         let late = SocketAddr::from(([10, 0, 0, 2], 4000));
@@ -455,8 +459,9 @@ mod tests {
         assert_eq!(beyond.quota.err(), Some(AdmissionError::Descriptors), "the last ones are no client's");
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_when_descriptors_are_short_and_every_circuit_has_a_channel_a_new_one_is_refused() {
+    fn descriptor_shortage_rejects_new_circuits_when_all_are_in_use() {
         let hosts = hosts_with(4);
         let late = SocketAddr::from(([10, 0, 0, 2], 4000));
         let _used = [HERE, HERE, THERE, THERE].map(|peer| used(&hosts, peer));
@@ -465,8 +470,9 @@ mod tests {
         assert_eq!((hosts.n_refused(), hosts.n_evicted()), (1, 0));
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_circuits_that_are_replaced_all_the_time_stay_as_many() {
+    fn repeated_evictions_keep_the_number_of_circuits_constant() {
         let hosts = hosts_with(6);
         let mut all: Vec<CircuitQuota> = Vec::new();
         for n in 0..100_u16 {
@@ -480,15 +486,16 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_the_descriptors_is_kept_within_bounds() {
+    fn a_bounded_eighth_of_the_descriptors_is_reserved() {
         for (limit, circuits_max, none_from) in [(1024, 876, 960), (64, 36, 60), (16, 0, 12)] {
             let descriptors = Descriptors::of(limit, 20);
             assert_eq!((descriptors.circuits_max, descriptors.none_from), (circuits_max, none_from), "{limit}");
         }
     }
 
+    // Rows 17 and 18 of docs/reference/faults.md.
     #[test]
-    fn row_17_and_18_a_circuit_may_hold_half_of_its_host_and_what_others_have_left() {
+    fn a_circuit_may_use_half_of_the_host_quota_and_no_more_than_is_free() {
         let hosts = hosts();
         let mut shares: Vec<_> = (0..3).map(|_| used(&hosts, HERE)).collect();
         assert_eq!(shares[0].held_bytes_max(), 500);
@@ -500,8 +507,9 @@ mod tests {
         assert_eq!(may_hold, [500, 500, 150]);
     }
 
+    // Row 80 of docs/reference/faults.md.
     #[test]
-    fn row_80_values_that_arrive_leave_half_of_what_a_host_may_hold() {
+    fn partial_puts_may_use_at_most_half_of_the_host_quota() {
         let hosts = hosts();
         let mut shares: Vec<_> = (0..2).map(|_| used(&hosts, HERE)).collect();
 
@@ -513,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_one_circuit_of_a_host_is_counted_for_all_of_them() {
+    fn queued_bytes_of_one_circuit_count_for_all_circuits_of_its_host() {
         let hosts = hosts();
         let (mut deaf, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
@@ -525,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_room_below_its_bound_and_its_parts_go_up_and_down() {
+    fn queueing_stops_at_the_host_limit_and_resumes_below_it() {
         let hosts = hosts();
         let (mut one, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
@@ -543,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_flaws_are_counted_apart() {
+    fn rejected_requests_and_flawed_datagrams_are_counted_separately() {
         let hosts = hosts();
         let quota = used(&hosts, HERE);
 

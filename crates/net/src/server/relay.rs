@@ -112,7 +112,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_search_of_another_host_is_forwarded_to_the_other_servers_and_their_replies_to_the_client() {
+    fn a_remote_search_is_forwarded_to_local_servers_and_replies_reach_the_client() {
         let other = socket::shared_udp(Ipv4Addr::UNSPECIFIED, 0).unwrap();
         let mut relay = Relay::new(other.local_addr().unwrap().port()).unwrap();
         relay.socket().set_nonblocking(false).unwrap();
@@ -144,7 +144,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_reply_after_many_other_searches_is_dropped() {
+    fn a_relayed_reply_is_dropped_after_many_other_searches() {
         let other = socket::shared_udp(Ipv4Addr::UNSPECIFIED, 0).unwrap();
         let mut relay = Relay::new(other.local_addr().unwrap().port()).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 4000));

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_put_changes_nothing() {
+    fn a_rejected_put_leaves_the_value_unchanged() {
         let refused = || PutRefusal::Rejected("interlock".into());
         let pv = SharedPv::builder(1).on_put(move |_, _| Err(refused())).build();
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deferred_put_leaves_the_value_to_the_program() {
+    fn a_deferred_put_does_not_change_the_value_until_the_program_posts() {
         let (sender, puts) = std::sync::mpsc::channel();
         let pv = SharedPv::builder(1).on_put_deferred(move |put| drop(sender.send(put))).build();
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_is_for_alarms_only_when_the_alarm_changes() {
+    fn a_post_has_the_alarm_event_only_when_the_alarm_changes() {
         let pv = SharedPv::new(1.0);
         let mut cursor = pv.0.posts.with_ring(|ring| ring.cursor(EventMask::ALARM));
         let alarm = Alarm { severity: Severity::Minor, status: Status::HIGH };

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_client_includes_what_waits_for_it() {
+    fn the_client_status_includes_queued_bytes_and_waiting_pvs() {
         let text = json(&[client("o\"per\n")], &Totals::default());
 
         let expected = "\"list\":[{\"address\":\"10.0.0.2:4000\",\"user\":\"o\\\"per\\u000a\",\"host\":\"desk\",\
@@ -261,8 +261,9 @@ mod tests {
         assert!(text.ends_with(expected), "{text}");
     }
 
+    // Row 81 of docs/reference/faults.md.
     #[test]
-    fn row_81_the_host_with_most_clients_without_a_channel_is_named() {
+    fn the_status_names_the_host_with_most_unused_clients() {
         let unused = |address: &str| ClientStatus { address: address.parse().unwrap(), n_channels: 0, ..client("op") };
         let clients = [client("op"), client("op"), unused("10.0.0.3:1"), unused("10.0.0.4:1"), unused("10.0.0.3:2")];
 
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_clients_with_any_names_stays_within_the_array() {
+    fn the_status_text_stays_within_its_size_limit() {
         let long = client(&"\u{1}".repeat(100_000));
 
         let text = json(&vec![long; 10_000], &Totals::default());
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_totals_stand_under_their_names() {
+    fn the_status_totals_have_their_names() {
         let counts = ServerCounts {
             updates: UpdateCounts { sent: 21, merged: 22 },
             posted: 23,
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_separated_by_commas_and_one_that_waits_for_nothing_has_no_time() {
+    fn the_client_list_is_valid_json_and_idle_clients_have_no_waiting_time() {
         let idle = ClientStatus { waiting: None, ..client("a") };
 
         let text = json(&[idle.clone(), idle], &Totals::default());
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_just_fits_is_given_whole() {
+    fn a_client_list_of_exactly_the_maximum_size_is_complete() {
         let room_left = |n_clients: usize| {
             let text = json(&vec![client("x"); n_clients], &Totals::default());
             (text.len(), text.matches("\"user\"").count())
@@ -325,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn a_string_of_json_has_its_special_characters_escaped_and_is_cut() {
+    fn json_strings_are_escaped_and_truncated() {
         assert_eq!(quoted("a\"b\\c\td\u{7f}é"), "\"a\\\"b\\\\c\\u0009d\\u007fé\"");
         assert_eq!(quoted(&"x".repeat(1000)).len(), limit::STATUS_NAME_CHARS + 2);
     }
 
     #[test]
-    fn the_processors_time_is_counted_in_per_cent_of_one_core() {
+    fn cpu_usage_is_reported_in_percent_of_one_core() {
         let start = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let mut cpu = Cpu { at: start, used: Duration::ZERO };
 
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_has_the_name_behind_the_prefix() {
+    fn each_status_pv_has_its_name_after_the_prefix() {
         let names = StatusPvs::new().table("x:ca").names();
 
         assert_eq!(names.len(), NUMBERS.len() + 2);

@@ -39,8 +39,9 @@ fn claims(searches: &[u8], port: u16) -> Vec<u8> {
     answer
 }
 
+// Row 11 of docs/reference/faults.md.
 #[test]
-fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_cancelled() {
+fn a_hanging_connection_delays_no_other_server_and_times_out() {
     let (hanging, _waiting) = full_port();
     let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
     liar.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -78,7 +79,7 @@ impl Source for Everything {
 }
 
 #[test]
-fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_server() {
+fn names_longer_than_511_bytes_are_rejected_by_client_and_server() {
     let server = serve(&Arc::new(Everything(SharedPv::new(1.5))));
     let (longest, too_long) = ("x".repeat(511), "x".repeat(512));
 
@@ -93,8 +94,9 @@ fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_serve
     assert_eq!(answer, Answer::CreateChFail { cid: Cid(1) });
 }
 
+// Row 55 of docs/reference/faults.md.
 #[test]
-fn row_55_twenty_thousand_channels_of_a_restarted_server_come_back_soon_and_without_a_storm() {
+fn channels_of_a_restarted_server_reconnect_quickly_without_a_search_storm() {
     const N: usize = 20_000;
     let source = Arc::new(Everything(SharedPv::new(1.5)));
     let server = serve(&source);

@@ -28,8 +28,9 @@ fn raw_update(raw: &mut Raw) -> Vec<f64> {
     payload.chunks_exact(8).map(|eight| f64::from_be_bytes(eight.try_into().unwrap())).collect()
 }
 
+// Row 19 of docs/reference/faults.md.
 #[test]
-fn row_19_updates_that_are_turned_off_are_merged_and_counted_and_the_newest_waits() {
+fn updates_are_merged_and_counted_while_a_client_has_events_off() {
     const N: u64 = 100_000;
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
@@ -54,8 +55,9 @@ fn row_19_updates_that_are_turned_off_are_merged_and_counted_and_the_newest_wait
     assert_eq!((counts.sent, counts.merged), (N_POSTS as u64, N - N_POSTS as u64));
 }
 
+// Row 19 of docs/reference/faults.md.
 #[test]
-fn row_19_a_client_that_toggles_without_end_gets_every_newest_value() {
+fn a_client_that_toggles_events_receives_every_newest_value() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "n");
@@ -73,8 +75,9 @@ fn row_19_a_client_that_toggles_without_end_gets_every_newest_value() {
     assert_eq!((counts.sent, counts.merged), (100, 0));
 }
 
+// Row 28 of docs/reference/faults.md.
 #[test]
-fn row_28_a_subscription_follows_an_array_that_grows_shrinks_and_vanishes() {
+fn a_subscription_follows_changes_of_the_array_length() {
     let table = Table::of([("a", Cell::new(vec![1.0]))]);
     let server = serve(&table);
     let a = client(&server).channel("a").unwrap();
@@ -90,8 +93,9 @@ fn row_28_a_subscription_follows_an_array_that_grows_shrinks_and_vanishes() {
     }
 }
 
+// Row 28 of docs/reference/faults.md.
 #[test]
-fn row_28_an_array_that_has_shrunk_shows_no_tail_to_who_asks_for_more() {
+fn a_get_beyond_a_shrunk_array_returns_zeros() {
     let table = Table::of([("a", Cell::new(vec![7.0; 20_000]))]);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "a");
@@ -108,8 +112,9 @@ fn row_28_an_array_that_has_shrunk_shows_no_tail_to_who_asks_for_more() {
     }
 }
 
+// Row 48 of docs/reference/faults.md.
 #[test]
-fn row_48_images_for_readers_that_stall_cost_few_images_and_the_others_nothing() {
+fn stalled_image_readers_keep_few_images_and_delay_no_other_client() {
     const N_IMAGES: usize = 100;
     const ELEMENTS: usize = 256 * 1024;
     let table = Table::of([("image", Cell::new(vec![0.0]))]);
@@ -138,8 +143,9 @@ fn row_48_images_for_readers_that_stall_cost_few_images_and_the_others_nothing()
     }
 }
 
+// Row 49 of docs/reference/faults.md.
 #[test]
-fn row_49_one_slow_subscriber_among_a_thousand_makes_nobody_lose_an_update() {
+fn one_slow_subscriber_makes_no_other_client_lose_an_update() {
     const N_GOOD: usize = 1000;
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
@@ -163,8 +169,9 @@ fn row_49_one_slow_subscriber_among_a_thousand_makes_nobody_lose_an_update() {
     assert!(server.update_counts().merged > 0, "it was not slow");
 }
 
+// Row 51 of docs/reference/faults.md.
 #[test]
-fn row_51_a_storm_of_posts_is_accounted_for_to_the_last() {
+fn every_one_of_a_million_posts_is_sent_or_merged() {
     const N: u64 = 1_000_000;
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
@@ -205,8 +212,9 @@ fn while_it_counts(cell: &Cell, work: impl FnOnce()) {
     });
 }
 
+// Row 52 of docs/reference/faults.md.
 #[test]
-fn row_52_who_subscribes_within_a_change_gets_one_first_value_and_none_older_after_it() {
+fn a_subscription_during_changes_delivers_values_in_order() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
     let n = client(&server).channel("n").unwrap();
@@ -224,8 +232,9 @@ fn row_52_who_subscribes_within_a_change_gets_one_first_value_and_none_older_aft
     });
 }
 
+// Row 52 of docs/reference/faults.md.
 #[test]
-fn row_52_a_change_in_the_moment_of_subscribing_is_told_once() {
+fn a_change_at_the_moment_of_subscribing_is_delivered_once() {
     let table = Table::of([("n", Cell::that_counts_when_attached())]);
     let server = serve(&table);
     let n = client(&server).channel("n").unwrap();
@@ -241,8 +250,9 @@ fn row_52_a_change_in_the_moment_of_subscribing_is_told_once() {
     assert_eq!((number(&update(&first)), number(&update(&first))), (2.0, 3.0));
 }
 
+// Row 52 of docs/reference/faults.md.
 #[test]
-fn row_52_a_server_that_restarts_within_changes_gives_nothing_older_than_before() {
+fn a_server_restart_during_changes_delivers_no_older_value() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let mut server = Some(serve(&table));
     let port = server.as_ref().unwrap().udp_port();
@@ -270,8 +280,9 @@ fn row_52_a_server_that_restarts_within_changes_gives_nothing_older_than_before(
     });
 }
 
+// Row 53 of docs/reference/faults.md.
 #[test]
-fn row_53_odd_numbers_and_odd_times_arrive_as_they_were_posted() {
+fn unusual_numbers_and_timestamps_arrive_unchanged() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
     let n = client(&server).channel("n").unwrap();

@@ -27,7 +27,7 @@ fn line(lines: &Receiver<LogLine>, word: &str) -> LogLine {
 }
 
 #[test]
-fn a_client_that_comes_breaks_a_rule_and_goes_is_logged_with_its_address() {
+fn connect_protocol_error_and_disconnect_are_logged_with_the_client_address() {
     let (server, lines) = serve_logged(Level::Info);
     let mut raw = Raw::connected(server.tcp_port());
     let address = Some(raw.stream.local_addr().unwrap());
@@ -41,7 +41,7 @@ fn a_client_that_comes_breaks_a_rule_and_goes_is_logged_with_its_address() {
 }
 
 #[test]
-fn a_channel_that_is_refused_is_logged_with_its_name_for_who_looks_for_a_fault() {
+fn a_rejected_channel_is_logged_with_its_name_at_debug_level() {
     let (server, lines) = serve_logged(Level::Debug);
     let mut raw = Raw::connected(server.tcp_port());
 

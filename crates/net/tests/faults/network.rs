@@ -151,9 +151,10 @@ fn told(monitor: &Monitor) -> Option<MonitorEvent> {
     None
 }
 
+// Row 27 of docs/reference/faults.md.
 #[test]
-fn row_27_a_wire_that_is_cut_is_noticed_on_both_sides_and_used_again_when_it_is_mended() {
-    on_a_wire("row_27_a_wire_that_is_cut_is_noticed_on_both_sides_and_used_again_when_it_is_mended", cut);
+fn a_broken_link_is_detected_on_both_sides_and_recovers() {
+    on_a_wire("a_broken_link_is_detected_on_both_sides_and_recovers", cut);
 }
 
 fn cut(wire: &Wire) {
@@ -199,9 +200,10 @@ fn loaded(table: &Table, monitors: &[Monitor], per_second: u32, last: &mut f64) 
 
 const ELEMENTS: usize = 5000;
 
+// Row 50 of docs/reference/faults.md.
 #[test]
-fn row_50_a_wire_that_is_full_stays_full_is_shared_fairly_and_every_update_is_accounted_for() {
-    on_a_wire("row_50_a_wire_that_is_full_stays_full_is_shared_fairly_and_every_update_is_accounted_for", fill);
+fn a_saturated_link_is_shared_fairly_and_every_update_is_counted() {
+    on_a_wire("a_saturated_link_is_shared_fairly_and_every_update_is_counted", fill);
 }
 
 fn fill(wire: &Wire) {

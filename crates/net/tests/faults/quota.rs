@@ -60,8 +60,9 @@ fn is_served(raw: &mut Raw) -> bool {
     matches!(raw.until(|answer| matches!(answer, Answer::ReadNotify { .. })).0, Answer::ReadNotify { status, .. } if status == Eca::NORMAL)
 }
 
+// Row 17 of docs/reference/faults.md.
 #[test]
-fn row_17_a_client_that_wants_more_channels_than_fit_is_told_closed_logged_and_counted() {
+fn a_client_with_too_many_channels_gets_an_error_and_is_closed_and_logged() {
     let quotas = Quotas { host_bytes: 2_000_000, ..Quotas::default() };
     let (server, lines) = serve_within(quotas, x());
     let mut neighbour = Raw::with_channel(server.tcp_port(), "x");
@@ -91,8 +92,9 @@ fn row_17_a_client_that_wants_more_channels_than_fit_is_told_closed_logged_and_c
     eventually_status(&server, "s:REFUSED", |n| n == 1.0);
 }
 
+// Row 18 of docs/reference/faults.md.
 #[test]
-fn row_18_what_clients_of_a_host_hold_is_counted_together_and_given_back_when_they_go() {
+fn memory_of_all_clients_of_a_host_is_limited_together_and_released() {
     let n_each = 400;
     // Enough for two and a half.
     let quotas = Quotas { host_bytes: 5 * n_each as usize / 2 * limit::SUBSCRIPTION_BYTES, ..Quotas::default() };
@@ -118,8 +120,9 @@ fn row_18_what_clients_of_a_host_hold_is_counted_together_and_given_back_when_th
     assert_eq!(lines.try_iter().count(), n_refused);
 }
 
+// Row 26 of docs/reference/faults.md.
 #[test]
-fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_served() {
+fn circuits_beyond_the_host_limit_are_rejected_and_other_hosts_are_served() {
     let quotas = Quotas { host_circuits: 4, ..Quotas::default() };
     let (server, lines) = serve_within(quotas, x());
     let mut within: Vec<Raw> = (0..4).map(|_| Raw::with_channel(server.tcp_port(), "x")).collect();
@@ -141,8 +144,9 @@ fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_se
     eventually_status(&server, "s:REFUSED", |n| n >= 1.0);
 }
 
+// Row 20 of docs/reference/faults.md.
 #[test]
-fn row_20_answers_that_wait_for_all_clients_of_a_host_are_bounded_together_and_its_good_clients_are_served() {
+fn queued_replies_of_a_host_are_limited_and_its_reading_clients_are_served() {
     const HOST_BYTES: usize = 4 << 20;
     const ANSWER_BYTES: usize = 100_000;
     // As doubles, which is not the native type: each reply is a converted copy.
@@ -172,8 +176,9 @@ fn row_20_answers_that_wait_for_all_clients_of_a_host_are_bounded_together_and_i
     }
 }
 
+// Row 5 of docs/reference/faults.md.
 #[test]
-fn row_5_a_host_that_floods_has_its_share_answered_and_another_is_found_at_once() {
+fn a_flooding_host_gets_its_share_of_replies_and_delays_no_other_host() {
     let quotas = Quotas { source_search_bytes: 20_000, ..Quotas::default() };
     let (server, _lines) = serve_within(quotas, Table::of([("y", Cell::new(2.5))]));
     let to = local(server.udp_port());
@@ -219,8 +224,9 @@ fn put_status(raw: &mut Raw) -> Eca {
     }
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
-fn row_80_half_sent_puts_of_a_host_take_half_of_its_quota_and_the_next_one_is_refused() {
+fn partial_puts_beyond_half_of_the_host_quota_are_rejected() {
     const N_ELEMENTS: u32 = 100_000;
     const SENT_BYTES: usize = N_ELEMENTS as usize * 8 - 1000;
     let quotas = Quotas { host_bytes: 4_000_000, ..Quotas::default() };
@@ -247,8 +253,9 @@ fn row_80_half_sent_puts_of_a_host_take_half_of_its_quota_and_the_next_one_is_re
     eventually_status(&server, "s:REFUSED", |n| n == 1.0);
 }
 
+// Row 80 of docs/reference/faults.md.
 #[test]
-fn row_80_a_put_that_its_client_may_not_do_is_refused_before_its_value_has_arrived() {
+fn a_put_without_write_access_is_rejected_before_its_value_arrives() {
     let table = Table::of([("a", Cell::new(vec![0.0; 10]))]);
     table.0["a"].allow(|_| Rights { read: true, write: false });
     let (server, _lines) = serve_within(Quotas::default(), table.clone());
@@ -261,8 +268,9 @@ fn row_80_a_put_that_its_client_may_not_do_is_refused_before_its_value_has_arriv
     raw.until(|answer| matches!(answer, Answer::Echo {}));
 }
 
+// Row 81 of docs/reference/faults.md.
 #[test]
-fn row_81_silent_clients_of_a_host_give_way_to_new_ones_and_the_status_names_the_host() {
+fn silent_clients_are_evicted_for_new_ones_and_the_status_names_their_host() {
     let quotas = Quotas { host_circuits: 10, ..Quotas::default() };
     let (server, lines) = serve_within(quotas, x());
     let mut good = Raw::with_channel(server.tcp_port(), "x");
@@ -283,8 +291,9 @@ fn row_81_silent_clients_of_a_host_give_way_to_new_ones_and_the_status_names_the
     }
 }
 
+// Row 81 of docs/reference/faults.md.
 #[test]
-fn row_81_a_client_that_asks_for_nothing_is_closed_and_one_that_has_asked_stays_longer() {
+fn a_client_without_requests_is_closed_sooner_than_one_with_requests() {
     let quotas = Quotas {
         silent_client: Duration::from_millis(300),
         unused_client: Duration::from_millis(1200),
@@ -314,8 +323,9 @@ fn row_81_a_client_that_asks_for_nothing_is_closed_and_one_that_has_asked_stays_
     eventually_status(&server, "s:EVICTED", |n| n == 3.0);
 }
 
+// Row 77 of docs/reference/faults.md.
 #[test]
-fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
+fn a_peer_with_another_protocol_is_logged_once_with_its_address() {
     let (server, lines) = serve_within(Quotas::default(), x());
 
     for word in ["G", "GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n"] {
@@ -335,8 +345,9 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
     assert!(later.len() <= 1, "one per cause, not one per client: {later:?}");
 }
 
+// Rows 1 and 4 of docs/reference/faults.md.
 #[test]
-fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() {
+fn flawed_datagrams_are_counted_and_logged_with_their_sender() {
     let (server, lines) = serve_within(Quotas::default(), x());
     let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
     let whole = searches();
@@ -355,8 +366,9 @@ fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() 
     eventually_status(&server, "s:FLAWED", |n| n == 2.0);
 }
 
+// Row 49 of docs/reference/faults.md.
 #[test]
-fn row_49_the_slow_subscriber_of_many_is_named_first_with_what_it_keeps_waiting() {
+fn the_status_lists_the_slowest_subscriber_first() {
     let table = Table::of([("image", Cell::new(vec![0.0; 20_000]))]);
     let (server, _lines) = serve_within(Quotas::default(), table.clone());
     let image = client(&server).channel("image").unwrap();

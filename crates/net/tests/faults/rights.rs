@@ -70,8 +70,9 @@ fn update(status: Eca, count: u32, payload: &[u8]) -> (Answer, Vec<u8>) {
     (Answer::EventAdd { dbr: DOUBLE, count, status, subscription: SubscriptionId(3) }, payload.to_vec())
 }
 
+// Row 24 of docs/reference/faults.md.
 #[test]
-fn row_24_who_may_read_no_more_is_told_and_hears_no_update_until_it_may_again() {
+fn losing_read_access_is_reported_and_pauses_updates() {
     let table = Table::of([("x", Cell::new(1.0))]);
     let server = serve(&table);
     let signal = server.rights_signal();
@@ -95,8 +96,9 @@ fn row_24_who_may_read_no_more_is_told_and_hears_no_update_until_it_may_again() 
     assert_eq!(said(&mut raw), update(Eca::NORMAL, 1, &3.0_f64.to_be_bytes()));
 }
 
+// Row 24 of docs/reference/faults.md.
 #[test]
-fn row_24_reads_puts_and_subscriptions_without_rights_are_refused_as_by_rsrv() {
+fn requests_without_access_rights_are_rejected_as_by_rsrv() {
     let table = Table::of([("x", Cell::new(1.0))]);
     let x = &table.0["x"];
     x.allow(nothing);
@@ -123,8 +125,9 @@ fn row_24_reads_puts_and_subscriptions_without_rights_are_refused_as_by_rsrv() {
     assert_eq!((x.n_reads(), x.has_listeners()), (0, false), "no client has used it");
 }
 
+// Row 24 of docs/reference/faults.md.
 #[test]
-fn row_24_a_denied_subscription_that_is_cancelled_comes_never_back() {
+fn a_cancelled_subscription_without_access_is_not_restored() {
     let table = Table::of([("x", Cell::new(1.0))]);
     let x = &table.0["x"];
     x.allow(nothing);
@@ -147,8 +150,9 @@ fn row_24_a_denied_subscription_that_is_cancelled_comes_never_back() {
     assert!(!x.has_listeners());
 }
 
+// Row 24 of docs/reference/faults.md.
 #[test]
-fn row_24_rights_that_flap_cost_a_client_that_reads_nothing_no_memory_and_end_as_they_are() {
+fn rights_changes_for_a_non_reading_client_use_bounded_memory() {
     const N_CHANNELS: u32 = 1000;
     const N_FLAPS: usize = 2000;
     let table = Table::of([("x", Cell::new(1.0))]);
@@ -183,8 +187,9 @@ fn row_24_rights_that_flap_cost_a_client_that_reads_nothing_no_memory_and_end_as
     assert!(last.iter().all(|rights| *rights == Some(Rights { read: false, write: false })));
 }
 
+// Row 23 of docs/reference/faults.md.
 #[test]
-fn row_23_rights_go_by_what_a_client_says_before_its_first_channel_and_no_later() {
+fn access_rights_depend_on_names_sent_before_the_first_channel() {
     let table = Table::of([("x", Cell::new(1.0))]);
     let x = &table.0["x"];
     x.allow(everything_for_ann);

@@ -14,8 +14,9 @@ use crate::cell::{Cell, Table, client, local, number, serve};
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};
 use crate::{PATIENCE, eventually};
 
+// Row 77 of docs/reference/faults.md.
 #[test]
-fn row_77_what_speaks_another_protocol_is_closed_at_once() {
+fn a_peer_with_another_protocol_is_closed_at_once() {
     let server = serve(&Table::of([("x", Cell::new(1.5))]));
     let hello: Vec<u8> = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3].into_iter().chain([7; 506]).collect();
     let others: [&[u8]; 4] =
@@ -31,8 +32,9 @@ fn row_77_what_speaks_another_protocol_is_closed_at_once() {
     assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
 }
 
+// Row 77 of docs/reference/faults.md.
 #[test]
-fn row_77_a_message_that_comes_byte_by_byte_is_none_of_those() {
+fn a_valid_message_received_byte_by_byte_is_processed() {
     let server = serve(&Table::of([("x", Cell::new(1.5))]));
     let mut slow = Raw::connected(server.tcp_port());
 
@@ -48,8 +50,9 @@ fn put_answer(ioid: u32, status: Eca) -> Answer {
     Answer::WriteNotify { dbr: DOUBLE, count: 1, status, ioid: Ioid(ioid) }
 }
 
+// Row 21 of docs/reference/faults.md.
 #[test]
-fn row_21_puts_that_never_end_are_refused_from_a_bound_on_and_leave_the_circuit_usable() {
+fn pending_puts_beyond_the_limit_are_rejected_and_the_circuit_stays_usable() {
     const PUTS_MAX: u32 = 64 * 1024;
     let table = Table::of([("slow", Cell::that_holds(0.0)), ("x", Cell::new(1.5))]);
     let server = serve(&table);
@@ -69,8 +72,9 @@ fn row_21_puts_that_never_end_are_refused_from_a_bound_on_and_leave_the_circuit_
     assert_eq!(flooding.hear().unwrap().0, put_answer(0, Eca::NORMAL));
 }
 
+// Row 22 of docs/reference/faults.md.
 #[test]
-fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
+fn a_put_of_a_lost_client_completes_without_a_reply_to_other_clients() {
     let table = Table::of([("slow", Cell::that_holds(0.0))]);
     let server = serve(&table);
     let slow = &table.0["slow"];
@@ -97,7 +101,7 @@ fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
 }
 
 #[test]
-fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_or_its_client() {
+fn a_queued_put_can_be_rejected_and_is_cancelled_with_its_channel_or_client() {
     let table = Table::of([("slow", Cell::that_holds(0.0))]);
     let server = serve(&table);
     let slow = &table.0["slow"];
@@ -121,8 +125,9 @@ fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_
     eventually(|| slow.cancelled().len() == 3);
 }
 
+// Row 22 of docs/reference/faults.md.
 #[test]
-fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
+fn a_client_that_disconnects_during_a_put_leaves_nothing_behind() {
     let table = Table::of([("x", Cell::new(1.5))]);
     let server = serve(&table);
     for n_bytes in 0..24 {
@@ -136,8 +141,9 @@ fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
     assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
 }
 
+// Row 20 of docs/reference/faults.md.
 #[test]
-fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_up() {
+fn the_server_stops_reading_from_a_client_that_reads_no_replies() {
     const LARGE: usize = 64 * 1024;
     let table = Table::of([("a", Cell::new(vec![1.5; LARGE])), ("x", Cell::new(1.5))]);
     let server = serve(&table);
@@ -166,8 +172,9 @@ pub fn searches() -> Vec<u8> {
     bytes
 }
 
+// Row 5 of docs/reference/faults.md.
 #[test]
-fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
+fn a_search_flood_blocks_neither_circuits_nor_other_searches() {
     let table = Table::of([("x", Cell::new(1.5)), ("y", Cell::new(2.5))]);
     let server = serve(&table);
     let context = client(&server);
@@ -195,8 +202,9 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
     assert_eq!(number(&at_y.unwrap()), 2.5);
 }
 
+// Row 20 of docs/reference/faults.md.
 #[test]
-fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
+fn pipelined_gets_are_processed_only_while_buffer_space_is_free() {
     // As doubles, which is not the native type: every reply is a separate megabyte.
     const N: usize = 1000;
     let table = Table::of([("a", Cell::new(vec![7_i32; 128 * 1024])), ("x", Cell::new(1.5))]);
@@ -215,7 +223,7 @@ fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
 }
 
 #[test]
-fn answers_come_in_the_order_of_what_was_asked_as_from_rsrv() {
+fn replies_are_sent_in_request_order_as_by_rsrv() {
     // As doubles, which is not the native type: each reply uses buffer space, so that some requests wait.
     let table = Table::of([("a", Cell::new(vec![7_i32; 64 * 1024]))]);
     let server = serve(&table);
@@ -233,8 +241,9 @@ fn answers_come_in_the_order_of_what_was_asked_as_from_rsrv() {
     assert_eq!(heard, [15, 23, 15, 22, 18, 10, 26].repeat(20));
 }
 
+// Row 26 of docs/reference/faults.md.
 #[test]
-fn row_26_a_client_with_a_circuit_for_every_priority_is_served_and_leaves_nothing_behind() {
+fn a_client_with_100_circuits_is_served_and_leaves_nothing_behind() {
     let table = Table::of([("x", Cell::new(1.5))]);
     let server = serve(&table);
 

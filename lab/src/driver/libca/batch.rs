@@ -524,14 +524,14 @@ mod tests {
     use std::mem::{offset_of, size_of};
 
     #[test]
-    fn arguments_of_callbacks_are_laid_out_as_libca_passes_them() {
+    fn callback_arguments_have_the_memory_layout_of_libca() {
         assert_eq!(size_of::<ConnectionArgs>(), size_of::<(ChannelId, c_long)>());
         assert_eq!(offset_of!(EventArgs, payload), 2 * size_of::<ChannelId>() + 2 * size_of::<c_long>());
         assert_eq!(offset_of!(EventArgs, status), offset_of!(EventArgs, payload) + size_of::<ChannelId>());
     }
 
     #[test]
-    fn a_slot_counts_once_however_often_its_callback_comes() {
+    fn a_slot_counts_only_its_first_callback() {
         let slots = Slots::new(2);
 
         slots.slots[0].arrive();
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_clears_its_channels_and_then_frees_what_their_callbacks_wrote_to() {
+    fn a_round_clears_its_channels_before_freeing_their_callback_slots() {
         let made = libca(clear, flush).round(&three(), make);
 
         assert_eq!(made.map(|timed| timed.n), Ok(3));
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_channels_that_were_not_cleared_stay_although_the_flush_after_it_fails() {
+    fn slots_of_uncleared_channels_are_kept_even_if_the_flush_fails() {
         let failed = libca(fail_to_clear, fail_to_flush).round(&three(), make);
 
         assert!(matches!(failed, Err(DriverFailure::Operation { what, .. }) if what == "ca_flush_io"));
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_the_work_of_a_round_clears_its_channels_before_their_slots_are_freed() {
+    fn a_panic_in_a_round_clears_its_channels_before_freeing_their_slots() {
         let made = libca(clear, flush);
 
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.round(&three(), make_and_panic)));

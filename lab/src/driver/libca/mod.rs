@@ -374,7 +374,7 @@ pub(super) mod tests {
     use std::mem::{offset_of, size_of};
 
     #[test]
-    fn a_double_with_time_is_laid_out_as_libca_writes_it() {
+    fn a_double_with_time_stamp_has_the_memory_layout_of_libca() {
         assert_eq!(size_of::<TimeDouble>(), 24);
         assert_eq!(offset_of!(TimeDouble, seconds), 4);
         assert_eq!(offset_of!(TimeDouble, nanos), 8);
@@ -382,7 +382,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_a_failure_and_no_crash() {
+    fn a_missing_library_fails_without_a_crash() {
         let nowhere = Path::new("/nonexistent/libca.so");
 
         let loaded = Libca::load_in_worker(nowhere, nowhere);
@@ -406,7 +406,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_library_without_the_functions_is_a_failure_and_no_crash() {
+    fn a_library_without_the_required_functions_fails_without_a_crash() {
         // This program itself serves as a library that loads but is not libca.
         let this = Library::from(this_program());
         let that = Library::from(this_program());

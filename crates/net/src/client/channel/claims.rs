@@ -40,7 +40,7 @@ impl ChannelCore {
                 return true;
             }
             ChannelPhase::Connecting(_) | ChannelPhase::Active(_, _, Responsiveness::Silent) => {
-                until_active.get_or_insert_default().failed(Trouble::Claimed(server))
+                until_active.get_or_insert_default().failed(Trouble::NoReply(server))
             }
             ChannelPhase::Active(..) | ChannelPhase::Closed => return false,
         };
@@ -91,7 +91,7 @@ impl ChannelCore {
     fn search_again(self: &Arc<Self>, server: SocketAddr) {
         let mut state = lock(&self.state);
         if matches!(state.phase, ChannelPhase::Searching) {
-            let pause = state.until_active().failed(Trouble::Claimed(server));
+            let pause = state.until_active().failed(Trouble::NoReply(server));
             drop(state);
             self.context.search().start(self.clone(), pause);
         }

@@ -60,9 +60,9 @@ pub(in crate::client) enum Responsiveness {
 #[derive(Clone, Debug)]
 pub(in crate::client) enum Trouble {
     /// The server did not reply.
-    Claimed(SocketAddr),
-    /// The server closed the connection.
-    Dropped(SocketAddr),
+    NoReply(SocketAddr),
+    /// The connection ended before the server confirmed the channel.
+    ConnectionClosed(SocketAddr),
     /// The server refused.
     Refused(SocketAddr, Refusal),
 }
@@ -70,15 +70,15 @@ pub(in crate::client) enum Trouble {
 impl Trouble {
     pub(super) fn server(&self) -> SocketAddr {
         match self {
-            Trouble::Claimed(server) | Trouble::Dropped(server) | Trouble::Refused(server, _) => *server,
+            Trouble::NoReply(server) | Trouble::ConnectionClosed(server) | Trouble::Refused(server, _) => *server,
         }
     }
 
     /// The error of an operation that has waited for `after`.
     pub(super) fn error(&self, pv: &str, after: Duration) -> Error {
         let kind = match self.clone() {
-            Trouble::Claimed(server) => ErrorKind::NoReply { server, after },
-            Trouble::Dropped(server) => ErrorKind::ConnectionClosed { server },
+            Trouble::NoReply(server) => ErrorKind::NoReply { server, after },
+            Trouble::ConnectionClosed(server) => ErrorKind::ConnectionClosed { server },
             Trouble::Refused(server, refusal) => ErrorKind::Refused { server, refusal },
         };
         Error::new(pv, kind)
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_after_failed_claims_double_up_to_a_maximum() {
+    fn retry_pauses_after_failed_claims_double_up_to_a_maximum() {
         let mut until = UntilActive::default();
         let server: SocketAddr = "10.0.0.1:5064".parse().unwrap();
 
-        let pauses: Vec<Duration> = (0..12).map(|_| until.failed(Trouble::Claimed(server))).collect();
+        let pauses: Vec<Duration> = (0..12).map(|_| until.failed(Trouble::NoReply(server))).collect();
 
         assert_eq!(pauses[..3], [1, 2, 4].map(|n| limit::SEARCH_PAUSE * n));
         assert_eq!(pauses[9..], [limit::SEARCH_PAUSE * 512; 3], "sixteen seconds");
@@ -181,17 +181,17 @@ mod tests {
         let mut until = UntilActive::default();
         let [one, other]: [SocketAddr; 2] = ["10.0.0.1:5064", "10.0.0.2:5064"].map(|text| text.parse().unwrap());
 
-        until.failed(Trouble::Claimed(one));
-        assert!(matches!(until.trouble, Some(Trouble::Claimed(server)) if server == one));
+        until.failed(Trouble::NoReply(one));
+        assert!(matches!(until.trouble, Some(Trouble::NoReply(server)) if server == one));
         until.failed(Trouble::Refused(one, Refusal::Channel));
-        until.failed(Trouble::Claimed(other));
+        until.failed(Trouble::NoReply(other));
         assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Channel)) if server == one));
         until.failed(Trouble::Refused(other, Refusal::Connection));
         assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Connection)) if server == other));
     }
 
     #[test]
-    fn each_task_needs_its_own_right() {
+    fn each_operation_requires_its_own_access_right() {
         let mut state = State::new();
         let tasks = [
             OperationTask::Connect,

@@ -167,7 +167,7 @@ impl Circuit {
         let unconfirmed: Vec<Cid> =
             channels.values().filter(|channel| channel.is_connecting()).map(|channel| channel.cid()).collect();
         for cid in unconfirmed {
-            self.lose(state, cid, Trouble::Claimed(self.server));
+            self.lose(state, cid, Trouble::NoReply(self.server));
         }
         if state.channels.is_empty() {
             // Not `close_if_unused`: a silent server may never accept the pending bytes.

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_travels_with_the_type_and_count_that_its_detail_needs() {
+    fn a_request_has_the_type_and_count_required_by_its_detail() {
         let request = |detail| Request { detail, ..Request::default() };
         for (detail, dbr, description) in [
             (Detail::Value, 6, None),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_another_kind_and_a_number_of_elements_gets_no_more_than_there_are() {
+    fn a_request_with_explicit_type_and_count_is_limited_to_the_array_size() {
         let request = |count| Request { kind: Some(Kind::I32), detail: Detail::Full, count };
 
         assert_eq!(server_channel(Kind::F64, 9).request_type(&request(5)), (DbrType(19), 5));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_put_as_a_string_up_to_39_bytes_and_then_as_characters_or_not_at_all() {
+    fn a_put_text_over_39_bytes_needs_a_character_array() {
         let fits = Value::from("x".repeat(limit::STRING_BYTES).as_str());
         let long = Value::from("x".repeat(limit::STRING_BYTES + 1).as_str());
         let texts = Value::Array(Array::Text(vec![Text::from("a"), Text::from("b".repeat(40).as_str())].into()));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_keeps_the_first_updates_and_the_newest_or_the_latest_and_marks_where_some_are_missing() {
+    fn a_full_queue_drops_updates_by_its_policy_and_marks_the_gap() {
         for (when_full, queue_max, expected) in [
             (WhenFull::ReplaceLast, 3, vec!["0", "1", "merged 7", "9"]),
             (WhenFull::DropOldest, 3, vec!["merged 7", "7", "8", "9"]),

@@ -141,13 +141,13 @@ impl AccessControl {
     }
 
     /// Whether puts of this client to the field are reported.
-    pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
+    pub fn reports_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
         let may_log = self.policy.tell_put.is_some() && self.logged() != PutFilter::Nothing;
         may_log && self.decide(database, field, by).is_logged
     }
 
     /// Reports a successful put.
-    pub fn tell_put(&self, note: PutEvent) {
+    pub fn report_put(&self, note: PutEvent) {
         let is_logged = self.logged() == PutFilter::Everything || note.old != note.new;
         if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
             tell(note);

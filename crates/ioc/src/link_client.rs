@@ -16,8 +16,8 @@ use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 use fodo_net::client::ChannelFacts;
 use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
 
+use crate::driver::DatabaseDriver;
 use crate::limit;
-use crate::turn::DatabaseDriver;
 
 /// The user of a PV of another IOC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,13 +46,13 @@ pub struct LinkRequests {
 
 #[derive(Debug, Default)]
 struct LinkRequestQueue {
-    wishes: HashMap<RequestTarget, PendingRequest>,
-    /// The queue; contains each wish at most once.
+    targets: HashMap<RequestTarget, PendingRequest>,
+    /// The queue; contains each target at most once.
     ready: VecDeque<RequestTarget>,
     is_stopped: bool,
 }
 
-/// The pending requests of one wish.
+/// The pending requests of one target.
 #[derive(Debug, Default)]
 struct PendingRequest {
     /// The name of the channel to open, and its use.
@@ -72,54 +72,54 @@ impl LinkRequests {
     }
 
     /// Requests a connection.
-    pub fn open(&self, wish: RequestTarget, name: &str, usage: LinkUsage) {
+    pub fn open(&self, target: RequestTarget, name: &str, usage: LinkUsage) {
         let mut state = self.lock();
-        let errand = state.wishes.entry(wish.clone()).or_default();
-        (errand.open, errand.is_over) = (Some((name.to_owned(), usage)), false);
-        self.tell(state, wish);
+        let pending = state.targets.entry(target.clone()).or_default();
+        (pending.open, pending.is_over) = (Some((name.to_owned(), usage)), false);
+        self.enqueue(state, target);
     }
 
     /// Requests that the channel is closed.
-    pub fn close(&self, wish: RequestTarget) {
+    pub fn close(&self, target: RequestTarget) {
         let mut state = self.lock();
-        let Some(errand) = state.wishes.get_mut(&wish) else { return };
-        if errand.open.is_some() {
+        let Some(pending) = state.targets.get_mut(&target) else { return };
+        if pending.open.is_some() {
             // The thread has not seen the request and may be busy for long. Removing both keeps memory bounded when a
             // link changes repeatedly.
-            state.wishes.remove(&wish);
-            state.ready.retain(|other| *other != wish);
+            state.targets.remove(&target);
+            state.ready.retain(|other| *other != target);
             return;
         }
-        errand.is_over = true;
-        self.tell(state, wish);
+        pending.is_over = true;
+        self.enqueue(state, target);
     }
 
     /// Requests a put; a later put replaces it if it has not been sent yet.
     pub fn put(&self, link: ExternalLinkId, value: Value, number: Option<u64>) {
         let mut state = self.lock();
-        let wish = RequestTarget::Link(link);
-        let Some(errand) = state.wishes.get_mut(&wish) else { return };
-        let before = errand.put.take();
-        errand.merged.puts += u64::from(before.is_some());
+        let target = RequestTarget::Link(link);
+        let Some(pending) = state.targets.get_mut(&target) else { return };
+        let before = pending.put.take();
+        pending.merged.puts += u64::from(before.is_some());
         // A put that waits for the replaced value now waits for this one.
         let number = number.or(before.and_then(|(_, number)| number));
-        errand.put = Some((value, number));
-        self.tell(state, wish);
+        pending.put = Some((value, number));
+        self.enqueue(state, target);
     }
 
     /// How many values of a link were merged.
     pub fn merged(&self, link: ExternalLinkId) -> MergedCounts {
-        self.lock().wishes.get(&RequestTarget::Link(link)).map(|errand| errand.merged).unwrap_or_default()
+        self.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.merged).unwrap_or_default()
     }
 
     /// The current or last server of a link.
     pub fn server(&self, link: ExternalLinkId) -> Option<SocketAddr> {
-        self.lock().wishes.get(&RequestTarget::Link(link)).and_then(|errand| errand.server)
+        self.lock().targets.get(&RequestTarget::Link(link)).and_then(|pending| pending.server)
     }
 
-    fn set_server(&self, wish: &RequestTarget, server: SocketAddr) {
-        if let Some(errand) = self.lock().wishes.get_mut(wish) {
-            errand.server = Some(server);
+    fn set_server(&self, target: &RequestTarget, server: SocketAddr) {
+        if let Some(pending) = self.lock().targets.get_mut(target) {
+            pending.server = Some(server);
         }
     }
 
@@ -129,28 +129,28 @@ impl LinkRequests {
         self.changed.notify_all();
     }
 
-    fn count(&self, wish: &RequestTarget, n_updates: u64, n_puts: u64) {
-        if let Some(errand) = self.lock().wishes.get_mut(wish) {
-            errand.merged.updates += n_updates;
-            errand.merged.puts += n_puts;
+    fn count(&self, target: &RequestTarget, n_updates: u64, n_puts: u64) {
+        if let Some(pending) = self.lock().targets.get_mut(target) {
+            pending.merged.updates += n_updates;
+            pending.merged.puts += n_puts;
         }
     }
 
-    /// Queues a wish for the thread.
-    fn call(&self, wish: &RequestTarget) {
-        self.tell(self.lock(), wish.clone());
+    /// Queues a target for the thread.
+    fn call(&self, target: &RequestTarget) {
+        self.enqueue(self.lock(), target.clone());
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, LinkRequestQueue>, wish: RequestTarget) {
-        let Some(errand) = state.wishes.get_mut(&wish) else { return };
-        if !std::mem::replace(&mut errand.is_ready, true) {
-            state.ready.push_back(wish);
+    fn enqueue(&self, mut state: MutexGuard<'_, LinkRequestQueue>, target: RequestTarget) {
+        let Some(pending) = state.targets.get_mut(&target) else { return };
+        if !std::mem::replace(&mut pending.is_ready, true) {
+            state.ready.push_back(target);
             drop(state);
             self.changed.notify_one();
         }
     }
 
-    /// Waits for the next wish with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
+    /// Waits for the next target with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
     /// time to retry the waiting links.
     fn next(&self, has_waiting: bool) -> Option<(RequestTarget, PendingRequest)> {
         let mut state = self.lock();
@@ -158,14 +158,14 @@ impl LinkRequests {
             if state.is_stopped {
                 return None;
             }
-            if let Some(wish) = state.ready.pop_front() {
-                let Some(errand) = state.wishes.get_mut(&wish) else { continue };
-                errand.is_ready = false;
-                let (open, put, is_over) = (errand.open.take(), errand.put.take(), errand.is_over);
+            if let Some(target) = state.ready.pop_front() {
+                let Some(pending) = state.targets.get_mut(&target) else { continue };
+                pending.is_ready = false;
+                let (open, put, is_over) = (pending.open.take(), pending.put.take(), pending.is_over);
                 if is_over {
-                    state.wishes.remove(&wish);
+                    state.targets.remove(&target);
                 }
-                return Some((wish, PendingRequest { open, put, is_over, ..PendingRequest::default() }));
+                return Some((target, PendingRequest { open, put, is_over, ..PendingRequest::default() }));
             }
             if has_waiting {
                 let (waited, timeout) =
@@ -185,29 +185,29 @@ impl LinkRequests {
     }
 
     /// Returns a value that could not be sent, unless there is already a later one.
-    fn restore_unsent(&self, wish: &RequestTarget, value: Value, number: Option<u64>) {
+    fn restore_unsent(&self, target: &RequestTarget, value: Value, number: Option<u64>) {
         let mut state = self.lock();
-        let Some(errand) = state.wishes.get_mut(wish) else { return };
-        match &mut errand.put {
+        let Some(pending) = state.targets.get_mut(target) else { return };
+        match &mut pending.put {
             Some((_, later)) => {
                 *later = later.or(number);
-                errand.merged.puts += 1;
+                pending.merged.puts += 1;
             }
             none => *none = Some((value, number)),
         }
     }
 }
 
-/// A waker that queues one wish.
+/// A waker that queues one target.
 struct LinkWaker {
-    errands: Weak<LinkRequests>,
-    wish: RequestTarget,
+    link_requests: Weak<LinkRequests>,
+    target: RequestTarget,
 }
 
 impl Wake for LinkWaker {
     fn wake(self: Arc<Self>) {
-        if let Some(errands) = self.errands.upgrade() {
-            errands.call(&self.wish);
+        if let Some(link_requests) = self.link_requests.upgrade() {
+            link_requests.call(&self.target);
         }
     }
 }
@@ -215,36 +215,36 @@ impl Wake for LinkWaker {
 /// The Channel Access client of an IOC. Dropping it closes everything without waiting for a server.
 #[derive(Debug)]
 pub struct LinkClient {
-    errands: Arc<LinkRequests>,
+    link_requests: Arc<LinkRequests>,
     context: Context,
 }
 
 impl LinkClient {
     /// Starts the thread.
-    pub fn start(crank: &Arc<DatabaseDriver>, context: Context) -> io::Result<LinkClient> {
-        let errands = crank.errands().clone();
-        let mut runner = LinkThread { crank: crank.clone(), context: context.clone(), doors: HashMap::new() };
-        let started = errands.clone();
+    pub fn start(driver: &Arc<DatabaseDriver>, context: Context) -> io::Result<LinkClient> {
+        let link_requests = driver.link_requests().clone();
+        let mut runner = LinkThread { driver: driver.clone(), context: context.clone(), open_links: HashMap::new() };
+        let started = link_requests.clone();
         std::thread::Builder::new().name("fodo-links".into()).spawn(move || runner.run(&started))?;
-        Ok(LinkClient { errands, context })
+        Ok(LinkClient { link_requests, context })
     }
 }
 
 impl Drop for LinkClient {
     fn drop(&mut self) {
-        self.errands.stop();
+        self.link_requests.stop();
         self.context.close();
     }
 }
 
 /// The state of the thread.
 struct LinkThread {
-    crank: Arc<DatabaseDriver>,
+    driver: Arc<DatabaseDriver>,
     context: Context,
-    doors: HashMap<RequestTarget, OpenLink>,
+    open_links: HashMap<RequestTarget, OpenLink>,
 }
 
-/// The open channel of a wish.
+/// The open channel of a target.
 struct OpenLink {
     channel: Channel,
     /// Keeps the subscription alive.
@@ -254,86 +254,88 @@ struct OpenLink {
 }
 
 impl LinkThread {
-    fn run(&mut self, errands: &Arc<LinkRequests>) {
+    fn run(&mut self, link_requests: &Arc<LinkRequests>) {
         // Links whose circuits are full.
         let mut waiting: Vec<RequestTarget> = Vec::new();
-        while !errands.is_stopped() {
-            let Some((wish, errand)) = errands.next(!waiting.is_empty()) else {
-                waiting.drain(..).for_each(|wish| errands.call(&wish));
+        while !link_requests.is_stopped() {
+            let Some((target, pending)) = link_requests.next(!waiting.is_empty()) else {
+                waiting.drain(..).for_each(|target| link_requests.call(&target));
                 continue;
             };
-            if errand.is_over {
-                self.doors.remove(&wish);
+            if pending.is_over {
+                self.open_links.remove(&target);
                 continue;
             }
-            if let Some((name, usage)) = errand.open
-                && let Some(door) = self.open(errands, &wish, &name, usage)
+            if let Some((name, usage)) = pending.open
+                && let Some(open_link) = self.open(link_requests, &target, &name, usage)
             {
-                self.doors.insert(wish.clone(), door);
+                self.open_links.insert(target.clone(), open_link);
             }
-            if let Some((value, number)) = errand.put
-                && !self.put(errands, &wish, value, number)
+            if let Some((value, number)) = pending.put
+                && !self.put(link_requests, &target, value, number)
             {
-                waiting.push(wish.clone());
+                waiting.push(target.clone());
             }
-            self.poll_put(errands, &wish);
+            self.poll_put(link_requests, &target);
         }
     }
 
     /// Opens a channel; `None` if the name is invalid, so that it can never connect.
     fn open(
         &self,
-        errands: &Arc<LinkRequests>,
-        wish: &RequestTarget,
+        link_requests: &Arc<LinkRequests>,
+        target: &RequestTarget,
         name: &str,
         usage: LinkUsage,
     ) -> Option<OpenLink> {
         let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
-        let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
-        let tell = move |event| tell(&crank, &callback_errands, &callback_wish, event);
+        let (driver, callback_wish, callback_errands) =
+            (self.driver.clone(), target.clone(), Arc::downgrade(link_requests));
+        let tell = move |event| tell(&driver, &callback_errands, &callback_wish, event);
         let monitor = channel.monitor_with(options(usage), tell).ok()?;
         Some(OpenLink { channel, _monitor: monitor, writing: None })
     }
 
     /// Sends a value; returns false if it must wait.
-    fn put(&mut self, errands: &LinkRequests, wish: &RequestTarget, value: Value, number: Option<u64>) -> bool {
-        let Some(door) = self.doors.get_mut(wish) else { return true };
-        if door.channel.state() != ChannelState::Active {
-            errands.count(wish, 0, 1);
-            self.written(wish, number);
+    fn put(&mut self, link_requests: &LinkRequests, target: &RequestTarget, value: Value, number: Option<u64>) -> bool {
+        let Some(open_link) = self.open_links.get_mut(target) else { return true };
+        if open_link.channel.state() != ChannelState::Active {
+            link_requests.count(target, 0, 1);
+            self.written(target, number);
             return true;
         }
-        if door.channel.unsent_bytes() > limit::UNSENT_BYTES_MAX {
-            errands.restore_unsent(wish, value, number);
+        if open_link.channel.unsent_bytes() > limit::UNSENT_BYTES_MAX {
+            link_requests.restore_unsent(target, value, number);
             return false;
         }
         match number {
-            Some(number) => door.writing = Some((number, door.channel.start_put(value))),
+            Some(number) => open_link.writing = Some((number, open_link.channel.start_put(value))),
             // Unconfirmed: the result only reports whether the channel was lost at this moment.
-            None => drop(door.channel.start_put_unconfirmed(value)),
+            None => drop(open_link.channel.start_put_unconfirmed(value)),
         }
         true
     }
 
     /// Reports the end of a put; if it has not ended, registers a waker for it.
-    fn poll_put(&mut self, errands: &Arc<LinkRequests>, wish: &RequestTarget) {
-        let Some(door) = self.doors.get_mut(wish) else { return };
-        let Some((number, operation)) = &mut door.writing else { return };
+    fn poll_put(&mut self, link_requests: &Arc<LinkRequests>, target: &RequestTarget) {
+        let Some(open_link) = self.open_links.get_mut(target) else { return };
+        let Some((number, operation)) = &mut open_link.writing else { return };
         let number = *number;
-        let waker = Waker::from(Arc::new(LinkWaker { errands: Arc::downgrade(errands), wish: wish.clone() }));
+        let waker =
+            Waker::from(Arc::new(LinkWaker { link_requests: Arc::downgrade(link_requests), target: target.clone() }));
         let has_ended = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker)).is_ready();
         // A put that was not sent before the channel was lost must not be sent after a reconnect.
-        let is_lost = !matches!(door.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
+        let is_lost = !matches!(open_link.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
         if has_ended || is_lost {
             // The result of the put is ignored, as in Base.
-            door.writing = None;
-            self.written(wish, Some(number));
+            open_link.writing = None;
+            self.written(target, Some(number));
         }
     }
 
-    fn written(&self, wish: &RequestTarget, number: Option<u64>) {
-        if let (RequestTarget::Link(link), Some(put)) = (wish, number) {
-            self.crank.handle_link_event(*link, ExternalPvEvent::PutDone { put });
+    fn written(&self, target: &RequestTarget, number: Option<u64>) {
+        if let (RequestTarget::Link(link), Some(put)) = (target, number) {
+            self.driver.handle_link_event(*link, ExternalPvEvent::PutDone { put });
         }
     }
 }
@@ -355,28 +357,28 @@ fn options(usage: LinkUsage) -> MonitorOptions {
 }
 
 /// Handles an event of a subscription, on the callback thread.
-fn tell(crank: &DatabaseDriver, errands: &Weak<LinkRequests>, wish: &RequestTarget, event: MonitorEvent) {
-    if let Some(errands) = errands.upgrade() {
+fn tell(driver: &DatabaseDriver, link_requests: &Weak<LinkRequests>, target: &RequestTarget, event: MonitorEvent) {
+    if let Some(link_requests) = link_requests.upgrade() {
         match &event {
-            MonitorEvent::Connected(facts) => errands.set_server(wish, facts.server),
-            MonitorEvent::Merged(n) => errands.count(wish, *n, 0),
-            MonitorEvent::Disconnected => errands.call(wish),
+            MonitorEvent::Connected(facts) => link_requests.set_server(target, facts.server),
+            MonitorEvent::Merged(n) => link_requests.count(target, *n, 0),
+            MonitorEvent::Disconnected => link_requests.call(target),
             _ => {}
         }
     }
-    match wish {
+    match target {
         RequestTarget::Link(link) => {
             if let Some(news) = to_link_event(event) {
-                crank.handle_link_event(*link, news);
+                driver.handle_link_event(*link, news);
             }
         }
         RequestTarget::Input(name) => match event {
-            MonitorEvent::Update(reading) => crank.set_remote_input(name, Some(reading)),
+            MonitorEvent::Update(reading) => driver.set_remote_input(name, Some(reading)),
             MonitorEvent::Disconnected
             | MonitorEvent::Unresponsive
             | MonitorEvent::Refused(_)
             | MonitorEvent::WrongReply(_) => {
-                crank.set_remote_input(name, None);
+                driver.set_remote_input(name, None);
             }
             _ => {}
         },
@@ -426,42 +428,42 @@ mod tests {
     }
 
     #[test]
-    fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
-        let (errands, link) = (LinkRequests::default(), link());
-        errands.open(RequestTarget::Link(link), "far", LinkUsage::Writes);
+    fn pending_link_puts_are_merged_to_the_newest_value_and_counted() {
+        let (link_requests, link) = (LinkRequests::default(), link());
+        link_requests.open(RequestTarget::Link(link), "far", LinkUsage::Writes);
 
-        errands.put(link, 1.0.into(), None);
-        errands.put(link, 2.0.into(), Some(2));
-        errands.put(link, 3.0.into(), None);
+        link_requests.put(link, 1.0.into(), None);
+        link_requests.put(link, 2.0.into(), Some(2));
+        link_requests.put(link, 3.0.into(), None);
 
-        let (_, errand) = errands.next(false).unwrap();
-        assert_eq!((errand.open.is_some(), errand.put), (true, Some((3.0.into(), Some(2)))));
-        assert_eq!(errands.merged(link), MergedCounts { updates: 0, puts: 2 });
-        errands.put(link, 5.0.into(), None);
-        errands.restore_unsent(&RequestTarget::Link(link), 4.0.into(), Some(4));
-        let (_, errand) = errands.next(false).unwrap();
-        assert_eq!(errand.put, Some((5.0.into(), Some(4))));
-        assert_eq!(errands.merged(link).puts, 3);
+        let (_, pending) = link_requests.next(false).unwrap();
+        assert_eq!((pending.open.is_some(), pending.put), (true, Some((3.0.into(), Some(2)))));
+        assert_eq!(link_requests.merged(link), MergedCounts { updates: 0, puts: 2 });
+        link_requests.put(link, 5.0.into(), None);
+        link_requests.restore_unsent(&RequestTarget::Link(link), 4.0.into(), Some(4));
+        let (_, pending) = link_requests.next(false).unwrap();
+        assert_eq!(pending.put, Some((5.0.into(), Some(4))));
+        assert_eq!(link_requests.merged(link).puts, 3);
     }
 
     #[test]
-    fn links_that_change_before_the_thread_has_come_to_them_leave_nothing_behind() {
-        let errands = LinkRequests::default();
-        let wish = |name: &str| RequestTarget::Input(name.into());
+    fn opening_and_closing_an_unserved_link_request_leaves_nothing_queued() {
+        let link_requests = LinkRequests::default();
+        let target = |name: &str| RequestTarget::Input(name.into());
 
         for _ in 0..100 {
-            errands.open(wish("a"), "a", LinkUsage::Reads);
-            errands.close(wish("a"));
+            link_requests.open(target("a"), "a", LinkUsage::Reads);
+            link_requests.close(target("a"));
         }
-        errands.open(wish("b"), "b", LinkUsage::Reads);
+        link_requests.open(target("b"), "b", LinkUsage::Reads);
 
-        let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.wishes.len(), state.ready.len());
-        assert_eq!(held(errands.lock()), (1, 1));
-        assert_eq!(errands.next(false).unwrap().0, wish("b"));
+        let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.targets.len(), state.ready.len());
+        assert_eq!(held(link_requests.lock()), (1, 1));
+        assert_eq!(link_requests.next(false).unwrap().0, target("b"));
     }
 
     #[test]
-    fn a_link_that_reads_gets_values_with_limits_and_one_that_writes_only_changes_of_these() {
+    fn input_links_request_full_values_and_output_links_only_property_updates() {
         let (reads, writes) = (options(LinkUsage::Reads), options(LinkUsage::Writes));
 
         assert_eq!((reads.request.detail, reads.request.count), (Detail::Full, 0));

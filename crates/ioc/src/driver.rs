@@ -12,9 +12,9 @@ use fodo_db::{
 };
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
-use crate::guard::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
+use crate::access_control::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
 use crate::limit;
-use crate::outside::{LinkRequests, RequestTarget};
+use crate::link_client::{LinkRequests, RequestTarget};
 use crate::pv::{RecordPv, refusal};
 
 /// The database with the lock that serialises its processing.
@@ -25,7 +25,7 @@ pub struct DatabaseDriver {
     turn: Mutex<DriverState>,
     /// Signals that the next deadline has changed or the IOC must stop.
     changed: Condvar,
-    errands: Arc<LinkRequests>,
+    link_requests: Arc<LinkRequests>,
     /// The number of threads waiting for the lock, so that late scans can yield to them.
     n_waiting: AtomicUsize,
 }
@@ -66,7 +66,7 @@ struct PutToLog {
 }
 
 impl DriverState {
-    fn tell_rights(&self) {
+    fn signal_rights(&self) {
         if let Some(signal) = &self.signal {
             signal.notify_changed();
         }
@@ -80,12 +80,12 @@ fn now() -> Now {
 impl DatabaseDriver {
     pub fn new(database: Database, guard: AccessControl) -> Arc<DatabaseDriver> {
         let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
-        Arc::new(DatabaseDriver { database, guard, turn, changed, errands: Arc::default(), n_waiting })
+        Arc::new(DatabaseDriver { database, guard, turn, changed, link_requests: Arc::default(), n_waiting })
     }
 
     /// The queued requests to other IOCs.
-    pub fn errands(&self) -> &Arc<LinkRequests> {
-        &self.errands
+    pub fn link_requests(&self) -> &Arc<LinkRequests> {
+        &self.link_requests
     }
 
     pub fn guard(&self) -> &AccessControl {
@@ -105,7 +105,7 @@ impl DatabaseDriver {
             self.guard.set_input(inputs, Some(&self.database.read(*field)));
         }
         self.connect_remote_inputs(&mut turn, rules.outside_inputs);
-        turn.tell_rights();
+        turn.signal_rights();
     }
 
     /// Connects the rule inputs of other IOCs; inputs that existed before keep their channel and reading.
@@ -113,12 +113,12 @@ impl DatabaseDriver {
         let before = std::mem::replace(&mut turn.outside_inputs, inputs);
         for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
             turn.outside_readings.remove(name);
-            self.errands.close(RequestTarget::Input(name.clone()));
+            self.link_requests.close(RequestTarget::Input(name.clone()));
         }
         for (name, inputs) in &turn.outside_inputs {
             self.guard.set_input(inputs, turn.outside_readings.get(name));
             if !before.contains_key(name) {
-                self.errands.open(RequestTarget::Input(name.clone()), name, LinkUsage::Reads);
+                self.link_requests.open(RequestTarget::Input(name.clone()), name, LinkUsage::Reads);
             }
         }
     }
@@ -128,7 +128,7 @@ impl DatabaseDriver {
         let mut turn = self.lock();
         let Some(inputs) = turn.outside_inputs.get(name) else { return };
         if self.guard.set_input(inputs, reading.as_ref()) {
-            turn.tell_rights();
+            turn.signal_rights();
         }
         match reading {
             Some(reading) => turn.outside_readings.insert(name.clone(), reading),
@@ -150,7 +150,7 @@ impl DatabaseDriver {
         let mut turn = self.lock();
         turn.signal = Some(signal);
         // Clients may have connected before this call.
-        turn.tell_rights();
+        turn.signal_rights();
     }
 
     pub fn database(&self) -> &Database {
@@ -224,7 +224,7 @@ impl DatabaseDriver {
         by: Option<&Peer>,
         completion: Option<Completion>,
     ) -> Result<(), PutError> {
-        let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
+        let by = by.filter(|by| self.guard.reports_puts(&self.database, field, by));
         let mut turn = self.lock();
         if by.is_none() && completion.is_none() {
             // The fast path for most puts: neither logged nor awaited.
@@ -244,16 +244,16 @@ impl DatabaseDriver {
             let waiting = put.filter(|put| self.database.is_put_queued(field, *put));
             match waiting.and_then(|put| turn.puts.get_mut(&put)) {
                 Some(pending) => pending.written = Some(written),
-                None => self.tell_put(written),
+                None => self.report_put(written),
             }
         }
         result
     }
 
-    fn tell_put(&self, PutToLog { field, by, old }: PutToLog) {
+    fn report_put(&self, PutToLog { field, by, old }: PutToLog) {
         let new = self.database.read(field).value;
         let (pv, meta) = (self.database.name(field), self.database.meta(field));
-        self.guard.tell_put(PutEvent { time: now().wall, by, pv, old, new, meta });
+        self.guard.report_put(PutEvent { time: now().wall, by, pv, old, new, meta });
     }
 
     /// Cancels a put; if it still waits for its record, it is not executed.
@@ -264,7 +264,7 @@ impl DatabaseDriver {
         let _ = self.handle(&mut turn, Input::CancelPut { field, put });
         let written = turn.puts.remove(&put).and_then(|pending| pending.written);
         if let Some(written) = written.filter(|_| !is_unwritten) {
-            self.tell_put(written);
+            self.report_put(written);
         }
     }
 
@@ -333,7 +333,7 @@ impl DatabaseDriver {
                 Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
                     if let Some(PendingPut { completion, written }) = turn.puts.remove(&put) {
-                        written.into_iter().for_each(|written| self.tell_put(written));
+                        written.into_iter().for_each(|written| self.report_put(written));
                         completion.complete();
                     }
                 }
@@ -343,15 +343,15 @@ impl DatabaseDriver {
                     }
                 }
                 Event::ExternalLinkAdded { link, name, usage } => {
-                    self.errands.open(RequestTarget::Link(link), &name.to_str(), usage)
+                    self.link_requests.open(RequestTarget::Link(link), &name.to_str(), usage)
                 }
-                Event::ExternalLinkRemoved { link } => self.errands.close(RequestTarget::Link(link)),
-                Event::ExternalPut { link, value, put } => self.errands.put(link, value, put),
+                Event::ExternalLinkRemoved { link } => self.link_requests.close(RequestTarget::Link(link)),
+                Event::ExternalPut { link, value, put } => self.link_requests.put(link, value, put),
                 Event::AccessGroupChanged => are_rights_new |= self.guard.has_rules(),
             }
         }
         if are_rights_new {
-            turn.tell_rights();
+            turn.signal_rights();
         }
     }
 }
