@@ -65,6 +65,13 @@ fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
     (n, (last - first) as i64 + 1 - n as i64 - counts.merged as i64)
 }
 
+/// Pause between two operations of a well-behaved client: latencies are to be those of the server, not of a processor that the
+/// clients themselves keep busy.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Pause between two faults; an hour has almost a million of them.
+const FAULT_PAUSE: Duration = Duration::from_millis(4);
+
 /// Puts, gets and compares values until `is_over`; returns the number of repetitions.
 fn operate(longin: &Channel, is_over: &AtomicBool) -> u32 {
     let mut n_operations = 0;
@@ -72,6 +79,7 @@ fn operate(longin: &Channel, is_over: &AtomicBool) -> u32 {
         longin.put_timeout(n_operations as i32, PATIENCE).expect("a put that completes");
         assert_eq!(number(&longin.get_timeout(PATIENCE).expect("a get")), f64::from(n_operations));
         n_operations += 1;
+        std::thread::sleep(PAUSE);
     }
     n_operations
 }
@@ -108,6 +116,7 @@ fn soak(duration: Duration, seed: u64) {
         let (start, mut warm) = (Instant::now(), None);
         while start.elapsed() < duration && !operating.is_finished() && !neighbour.is_finished() {
             hostile.misbehave(&fault);
+            std::thread::sleep(FAULT_PAUSE);
             if warm.is_none() && start.elapsed() > duration / 3 {
                 hostile.go();
                 warm = Some(ioc.memory_when_alone());

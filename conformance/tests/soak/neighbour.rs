@@ -9,15 +9,12 @@ use fodo_ca::eca::Eca;
 use fodo_ca::message::Answer;
 use socket2::{Domain, Socket, Type};
 
-use crate::PATIENCE;
 use crate::faults::FAULTS;
 use crate::raw::{Raw, create, read};
+use crate::{PATIENCE, PAUSE};
 
 /// Number of gets on one circuit before a new one is opened.
 const GETS: usize = 50;
-
-/// Pause between two gets, so that the measurement does not load the server.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Connects from another address of this host, which servers treat as another host.
 pub fn connected_from(own: Ipv4Addr, server: SocketAddr) -> Raw {
