@@ -5,6 +5,8 @@
 //! outlier. A row therefore differs only if both tests agree: Welch's test on logarithms, corrected for the number of
 //! rows, and the exact rank test.
 
+use special::{Beta as _, Error as _};
+
 /// Probability of a false alarm over all rows of a comparison.
 pub const ALPHA: f64 = 0.05;
 
@@ -14,9 +16,6 @@ pub const REPETITIONS_MIN: usize = 4;
 /// Maximum number of repetitions of both sides together for the exact test; above it ranks are taken as normally
 /// distributed.
 const EXACT_MAX: usize = 60;
-
-/// Maximum number of terms of the continued fraction; it converges to the last digit long before.
-const TERMS_MAX: usize = 200;
 
 /// Two-sided p-value of Welch's test for equal means of the logarithms, that is for a common factor between the sides.
 ///
@@ -54,53 +53,8 @@ impl Moments {
 
 /// Two-sided p-value of `t` under Student's distribution with `freedom` degrees of freedom.
 fn student_p(t: f64, freedom: f64) -> f64 {
-    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5).clamp(0.0, 1.0)
-}
-
-/// The regularized incomplete beta function.
-///
-/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.5.8, evaluated by Lentz's method.
-fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
-    if x <= 0.0 || x >= 1.0 {
-        return if x <= 0.0 { 0.0 } else { 1.0 };
-    }
-    if x > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - incomplete_beta(1.0 - x, b, a);
-    }
-    let front = (a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp() / a;
-    let away_from_zero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
-    let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
-    let mut fraction = d;
-    for term in 1..TERMS_MAX {
-        let m = term as f64;
-        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
-        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
-        let mut step = 1.0;
-        for coefficient in [even, odd] {
-            d = 1.0 / away_from_zero(1.0 + coefficient * d);
-            c = away_from_zero(1.0 + coefficient / c);
-            step = c * d;
-            fraction *= step;
-        }
-        if (step - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    front * fraction
-}
-
-/// Logarithm of the gamma function, for `x` above zero.
-///
-/// Source: Stirling's series, Abramowitz and Stegun 6.1.41, after a shift into the range where it converges.
-fn ln_gamma(x: f64) -> f64 {
-    let (mut shifted, mut shift) = (x, 0.0);
-    while shifted < 12.0 {
-        shift += shifted.ln();
-        shifted += 1.0;
-    }
-    let inverse = 1.0 / (shifted * shifted);
-    let series = (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0))) / shifted;
-    (shifted - 0.5) * shifted.ln() - shifted + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
+    let (a, b) = (freedom / 2.0, 0.5_f64);
+    (freedom / (freedom + t * t)).inc_beta(a, b, a.ln_beta(b)).clamp(0.0, 1.0)
 }
 
 /// Two-sided p-value of the exact rank sum test, ties by their mean rank. 1 if a side is empty.
@@ -113,7 +67,8 @@ pub fn ranks_p(a: &[f64], b: &[f64]) -> f64 {
     }
     if a.len() + b.len() > EXACT_MAX {
         let deviation = ((a.len() + b.len() + 1) as f64 / (3 * a.len() * b.len()) as f64).sqrt();
-        return student_p(delta(a, b) / deviation, 1e9);
+        // The distribution of the rank sum is nearly normal.
+        return (delta(a, b).abs() / deviation / std::f64::consts::SQRT_2).compl_error();
     }
     let doubled = doubled_ranks(a, b);
     exact_p(&doubled, b.len(), doubled.iter().skip(a.len()).sum())
@@ -198,14 +153,7 @@ mod tests {
         assert!(is_near(student_p(2.0, 2.0), 1.0 - 2.0 / 6.0_f64.sqrt()));
         assert!((student_p(2.228, 10.0) - 0.05).abs() < 2e-5);
         assert!((student_p(3.169, 10.0) - 0.01).abs() < 1e-5);
-        assert!((student_p(1.959_964, 1e9) - 0.05).abs() < 1e-6);
         assert_eq!(student_p(0.0, 5.0), 1.0);
-    }
-
-    #[test]
-    fn the_gamma_function_is_factorial() {
-        assert!(is_near(ln_gamma(0.5), std::f64::consts::PI.sqrt().ln()));
-        assert!(is_near(ln_gamma(11.0), 3_628_800.0_f64.ln()));
     }
 
     #[test]
