@@ -8,7 +8,7 @@ use fodo_data::Now;
 
 use crate::limit;
 use crate::message::Answer;
-use crate::search::{each_message, is_endpoint, told_ip};
+use crate::search::{each_message, explicit_ip, is_endpoint};
 
 /// An event indicated by a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct BeaconMonitor {
 #[derive(Debug)]
 struct BeaconSource {
     number: u32,
-    heard: Instant,
+    received_at: Instant,
     period: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl BeaconMonitor {
         each_message(bytes, |header, _| {
             let Answer::RsrvIsUp { minor, port, beacon, address } = Answer::from_header(header) else { return };
             // The repeater fills in the sender's address; a beacon directly from a server contains none.
-            let ip = told_ip(address).unwrap_or(from.ip());
+            let ip = explicit_ip(address).unwrap_or(from.ip());
             let server = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
             if is_endpoint(server) {
                 let number = (minor >= MINOR_COUNTED).then_some(beacon);
@@ -77,13 +77,13 @@ impl BeaconMonitor {
                 _ => Some(Anomaly::Appeared(address)),
             };
         };
-        let silence = now.saturating_duration_since(server.heard);
+        let silence = now.saturating_duration_since(server.received_at);
         match number {
             Some(number) if number.wrapping_sub(server.number) as i32 > 0 => server.counted(address, number, now),
             // A copy of the same beacon by another route, or one overtaken by a later one.
             Some(_) if silence < limit::BEACON_DUPLICATE_DELAY => None,
             Some(number) => {
-                *server = BeaconSource { number, heard: now, period: None };
+                *server = BeaconSource { number, received_at: now, period: None };
                 Some(Anomaly::Started(address))
             }
             None if silence < limit::BEACON_DUPLICATE_DELAY => None,
@@ -102,21 +102,21 @@ impl BeaconMonitor {
             self.servers.remove(&first);
         }
         self.order.push_back(address);
-        self.servers.insert(address, BeaconSource { number, heard: now, period: None });
+        self.servers.insert(address, BeaconSource { number, received_at: now, period: None });
     }
 }
 
 impl BeaconSource {
     /// Records a later beacon; reports an anomaly if it follows a silence of several periods.
     fn counted(&mut self, address: SocketAddr, number: u32, now: Instant) -> Option<Anomaly> {
-        let silence = now.saturating_duration_since(self.heard);
+        let silence = now.saturating_duration_since(self.received_at);
         // libca's factor. After a start, periods double, which is below this factor.
         let was_away =
             self.period.is_some_and(|period| silence >= period.mul_f64(3.25) && silence >= limit::BEACON_SILENCE);
         let n_periods = number.wrapping_sub(self.number).max(1);
         *self = BeaconSource {
             number,
-            heard: now,
+            received_at: now,
             period: Some(if was_away { limit::BEACON_PERIODS.1 } else { silence / n_periods }),
         };
         was_away.then_some(Anomaly::Appeared(address))
@@ -136,10 +136,10 @@ mod tests {
     }
 
     /// A beacon as forwarded by the repeater.
-    fn beacon(of: SocketAddr, minor: u16, number: u32) -> Vec<u8> {
-        let IpAddr::V4(ip) = of.ip() else { unreachable!("only IPv4 addresses are used here") };
+    fn beacon(server: SocketAddr, minor: u16, number: u32) -> Vec<u8> {
+        let IpAddr::V4(ip) = server.ip() else { unreachable!("only IPv4 addresses are used here") };
         let mut bytes = Vec::new();
-        Answer::RsrvIsUp { minor, port: u32::from(of.port()), beacon: number, address: ip.to_bits() }
+        Answer::RsrvIsUp { minor, port: u32::from(server.port()), beacon: number, address: ip.to_bits() }
             .encode(&mut bytes);
         bytes
     }
@@ -166,79 +166,79 @@ mod tests {
 
     #[test]
     fn beacons_report_new_servers_but_not_those_already_running() {
-        let mut ear = BeaconRecorder::new();
+        let mut recorder = BeaconRecorder::new();
 
-        assert_eq!(ear.at(3.0, &beacon(server(1), 13, 500)), []);
-        assert_eq!(ear.at(3.0, &beacon(server(2), 13, 0)), [Anomaly::Started(server(2))]);
-        assert_eq!(ear.at(3.02, &beacon(server(2), 13, 1)), []);
-        assert_eq!(ear.at(3.06, &beacon(server(2), 13, 2)), [], "the periods double");
-        assert_eq!(ear.at(18.0, &beacon(server(1), 13, 501)), []);
-        assert_eq!(ear.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "by a new route");
+        assert_eq!(recorder.at(3.0, &beacon(server(1), 13, 500)), []);
+        assert_eq!(recorder.at(3.0, &beacon(server(2), 13, 0)), [Anomaly::Started(server(2))]);
+        assert_eq!(recorder.at(3.02, &beacon(server(2), 13, 1)), []);
+        assert_eq!(recorder.at(3.06, &beacon(server(2), 13, 2)), [], "the periods double");
+        assert_eq!(recorder.at(18.0, &beacon(server(1), 13, 501)), []);
+        assert_eq!(recorder.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "by a new route");
     }
 
     #[test]
     fn a_beacon_counter_that_restarts_reports_a_server_restart() {
-        let mut ear = BeaconRecorder::new();
-        ear.at(1.0, &beacon(server(1), 13, 500));
-        ear.at(16.0, &beacon(server(1), 13, 501));
+        let mut recorder = BeaconRecorder::new();
+        recorder.at(1.0, &beacon(server(1), 13, 500));
+        recorder.at(16.0, &beacon(server(1), 13, 501));
 
-        assert_eq!(ear.at(17.0, &beacon(server(1), 13, 0)), [Anomaly::Started(server(1))]);
-        assert_eq!(ear.at(17.02, &beacon(server(1), 13, 1)), []);
+        assert_eq!(recorder.at(17.0, &beacon(server(1), 13, 0)), [Anomaly::Started(server(1))]);
+        assert_eq!(recorder.at(17.02, &beacon(server(1), 13, 1)), []);
     }
 
     #[test]
     fn duplicate_and_late_beacons_report_nothing() {
-        let mut ear = BeaconRecorder::new();
-        ear.at(1.0, &beacon(server(1), 13, 500));
-        ear.at(16.0, &beacon(server(1), 13, 501));
+        let mut recorder = BeaconRecorder::new();
+        recorder.at(1.0, &beacon(server(1), 13, 500));
+        recorder.at(16.0, &beacon(server(1), 13, 501));
 
-        assert_eq!(ear.at(16.001, &beacon(server(1), 13, 501)), []);
-        assert_eq!(ear.at(16.002, &beacon(server(1), 13, 500)), []);
+        assert_eq!(recorder.at(16.001, &beacon(server(1), 13, 501)), []);
+        assert_eq!(recorder.at(16.002, &beacon(server(1), 13, 500)), []);
     }
 
     #[test]
     fn a_server_is_reported_again_after_a_long_silence() {
-        let mut ear = BeaconRecorder::new();
-        ear.at(0.0, &beacon(server(1), 13, 500));
-        ear.at(15.0, &beacon(server(1), 13, 501));
+        let mut recorder = BeaconRecorder::new();
+        recorder.at(0.0, &beacon(server(1), 13, 500));
+        recorder.at(15.0, &beacon(server(1), 13, 501));
 
-        assert_eq!(ear.at(60.0, &beacon(server(1), 13, 504)), [], "two beacons are lost");
-        assert_eq!(ear.at(600.0, &beacon(server(1), 13, 540)), [Anomaly::Appeared(server(1))]);
-        assert_eq!(ear.at(615.0, &beacon(server(1), 13, 541)), []);
+        assert_eq!(recorder.at(60.0, &beacon(server(1), 13, 504)), [], "two beacons are lost");
+        assert_eq!(recorder.at(600.0, &beacon(server(1), 13, 540)), [Anomaly::Appeared(server(1))]);
+        assert_eq!(recorder.at(615.0, &beacon(server(1), 13, 541)), []);
     }
 
     #[test]
     fn an_early_beacon_of_a_server_without_beacon_numbers_reports_a_restart() {
-        let mut ear = BeaconRecorder::new();
+        let mut recorder = BeaconRecorder::new();
         for step in 0..4 {
-            assert_eq!(ear.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
+            assert_eq!(recorder.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
         }
 
-        assert_eq!(ear.at(46.0, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
+        assert_eq!(recorder.at(46.0, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
     }
 
     // Row 9 of docs/reference/faults.md.
     #[test]
     fn beacons_of_20000_servers_stay_within_the_table_limit() {
-        let mut ear = BeaconRecorder::new();
+        let mut recorder = BeaconRecorder::new();
 
         for index in 0..20_000 {
-            ear.at(f64::from(index) / 1000.0, &beacon(server(index), 13, 3));
+            recorder.at(f64::from(index) / 1000.0, &beacon(server(index), 13, 3));
         }
 
-        assert_eq!(ear.beacons.n_servers(), limit::BEACON_SERVERS);
-        assert_eq!(ear.beacons.order.len(), limit::BEACON_SERVERS);
+        assert_eq!(recorder.beacons.n_servers(), limit::BEACON_SERVERS);
+        assert_eq!(recorder.beacons.order.len(), limit::BEACON_SERVERS);
     }
 
     #[test]
     fn beacons_without_a_valid_server_address_are_ignored() {
-        let mut ear = BeaconRecorder::new();
+        let mut recorder = BeaconRecorder::new();
         let nowhere = SocketAddr::new(server(1).ip(), 0);
         let everywhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), 5064);
 
-        assert_eq!(ear.at(1.0, &beacon(nowhere, 13, 0)), []);
-        assert_eq!(ear.at(1.0, &beacon(everywhere, 13, 0)), []);
-        assert_eq!(ear.at(1.0, &beacon(server(1), 13, 0)[..15]), []);
-        assert_eq!(ear.beacons.n_servers(), 0);
+        assert_eq!(recorder.at(1.0, &beacon(nowhere, 13, 0)), []);
+        assert_eq!(recorder.at(1.0, &beacon(everywhere, 13, 0)), []);
+        assert_eq!(recorder.at(1.0, &beacon(server(1), 13, 0)[..15]), []);
+        assert_eq!(recorder.beacons.n_servers(), 0);
     }
 }

@@ -237,9 +237,9 @@ impl Incoming {
 }
 
 fn split_off<'a>(bytes: &mut &'a [u8], n_max: usize) -> &'a [u8] {
-    let (taken, rest) = bytes.split_at(bytes.len().min(n_max));
+    let (head, rest) = bytes.split_at(bytes.len().min(n_max));
     *bytes = rest;
-    taken
+    head
 }
 
 #[cfg(test)]
@@ -284,10 +284,10 @@ mod tests {
         let shared = Arc::new(vec![9.0; 1000]);
 
         let in_own = filled(Array::F64(own));
-        let apart = filled(Array::F64(shared.clone()));
+        let copy = filled(Array::F64(shared.clone()));
 
         assert_eq!((in_own.as_ptr(), in_own.as_slice()), (place, [1.0, 2.0].as_slice()));
-        assert_eq!((apart.as_slice(), shared[0]), ([1.0, 2.0].as_slice(), 9.0));
+        assert_eq!((copy.as_slice(), shared[0]), ([1.0, 2.0].as_slice(), 9.0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
-use crate::search::told_ip;
+use crate::search::explicit_ip;
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client sends to the server about itself, and how it monitors the circuit.
@@ -243,9 +243,9 @@ impl Circuit {
             listener.event(Event::Responsive);
         }
         self.liveness = Liveness::Heard(now.monotonic + self.echo_after);
-        let mut telling = Dispatcher { inner: &mut self.inner, listener };
-        if let Err(reason) = self.framer.feed(bytes, now, &mut telling) {
-            telling.close(reason);
+        let mut dispatcher = Dispatcher { inner: &mut self.inner, listener };
+        if let Err(reason) = self.framer.feed(bytes, now, &mut dispatcher) {
+            dispatcher.close(reason);
         }
         if self.create_until.is_some() || self.inner.n_creating > 0 {
             self.create_until = (self.inner.n_creating > 0).then(|| now.monotonic + limit::CREATE_TIMEOUT);
@@ -345,12 +345,12 @@ impl<L: Listener> Dispatcher<'_, L> {
 
     /// Reports a large value, or why it was rejected.
     fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
-        let of = |status: Eca| if status.is_success() { result } else { Err(status) };
+        let checked = |status: Eca| if status.is_success() { result } else { Err(status) };
         match Answer::from_header(header) {
-            Answer::ReadNotify { dbr, status, ioid, .. } => self.read_done(ioid, dbr, of(status)),
+            Answer::ReadNotify { dbr, status, ioid, .. } => self.read_done(ioid, dbr, checked(status)),
             // The subscription may have ended while the value arrived.
             Answer::EventAdd { dbr, status, subscription, .. } if self.listener.wants(subscription) => {
-                self.listener.event(Event::Update { subscription, dbr, result: of(status) });
+                self.listener.event(Event::Update { subscription, dbr, result: checked(status) });
             }
             _ => {}
         }
@@ -383,7 +383,7 @@ impl<L: Listener> Dispatcher<'_, L> {
             Answer::Version { minor, .. } => self.inner.server_minor = minor,
             Answer::Search { port, address, cid, .. } => {
                 // Without an address, libca ignores the port as well and uses the name server's address.
-                let server = told_ip(address).map(|ip| SocketAddr::new(ip, port));
+                let server = explicit_ip(address).map(|ip| SocketAddr::new(ip, port));
                 self.listener.event(Event::Claimed { cid, server });
             }
             // Nothing to do, or the reply to a request that this client does not send.
@@ -537,11 +537,11 @@ mod tests {
         assert_eq!((due, &events[..]), (start.monotonic + limit::CREATE_TIMEOUT, &[Event::CreateUnanswered][..]));
 
         // ECHO is a sign of life; CREATE_CH_FAIL is the reply.
-        let heard = start + Duration::from_secs(10);
-        circuit.received(&[0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], heard, &mut events);
-        assert_eq!(circuit.deadline(), Some(heard.monotonic + limit::CREATE_TIMEOUT));
-        circuit.received(&[0, 26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], heard, &mut events);
-        assert_eq!(circuit.deadline(), Some(heard.monotonic + Duration::from_secs(30)));
+        let received_at = start + Duration::from_secs(10);
+        circuit.received(&[0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], received_at, &mut events);
+        assert_eq!(circuit.deadline(), Some(received_at.monotonic + limit::CREATE_TIMEOUT));
+        circuit.received(&[0, 26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], received_at, &mut events);
+        assert_eq!(circuit.deadline(), Some(received_at.monotonic + Duration::from_secs(30)));
         assert_eq!(events, [Event::CreateUnanswered, Event::CreateFailed { cid: Cid(1) }]);
     }
 

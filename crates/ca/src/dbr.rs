@@ -466,9 +466,9 @@ struct PayloadReader<'a>(&'a [u8]);
 impl PayloadReader<'_> {
     #[inline]
     fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
+        let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(*taken)
+        Some(*head)
     }
 
     #[inline]

@@ -65,12 +65,12 @@ impl Framer {
                 self.go_on(&mut bytes, receiver)?;
                 self.n_arrived += n_before - bytes.len();
             } else if self.partial.is_empty() {
-                let n_taken = self.start(bytes, receiver)?;
-                if n_taken == 0 {
+                let n_consumed = self.start(bytes, receiver)?;
+                if n_consumed == 0 {
                     self.partial.extend_from_slice(bytes);
                     break;
                 }
-                bytes = &bytes[n_taken..];
+                bytes = &bytes[n_consumed..];
             } else {
                 self.complete(&mut bytes, receiver)?;
             }
@@ -123,13 +123,13 @@ impl Framer {
             let is_known = Header::least_command(bytes).is_none_or(|command| receiver.knows(command));
             return if is_known { Ok(0) } else { Err("unknown command") };
         };
-        let n_taken = self.start_with(&header, n_header, bytes, receiver)?;
-        if n_taken == 0 && !receiver.knows(header.command) {
+        let n_consumed = self.start_with(&header, n_header, bytes, receiver)?;
+        if n_consumed == 0 && !receiver.knows(header.command) {
             // A peer with another protocol may never send the rest of this message.
             receiver.message(&header, &[]);
             return Err("unknown command");
         }
-        Ok(n_taken)
+        Ok(n_consumed)
     }
 
     #[inline(always)]
@@ -184,14 +184,14 @@ impl Framer {
     /// Adds to the partial message exactly the bytes that it lacks.
     #[cold]
     fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl MessageHandler) -> Result<(), &'static str> {
-        let wanted = match Header::decode(&self.partial) {
+        let n_required = match Header::decode(&self.partial) {
             Some((header, n_header)) => n_header + header.payload_bytes as usize,
             // The header is incomplete: one byte at a time is cheap enough for at most 24 bytes.
             None => self.partial.len() + 1,
         };
-        let n_taken = bytes.len().min(wanted.saturating_sub(self.partial.len()).max(1));
-        self.partial.extend_from_slice(&bytes[..n_taken]);
-        *bytes = &bytes[n_taken..];
+        let n_consumed = bytes.len().min(n_required.saturating_sub(self.partial.len()).max(1));
+        self.partial.extend_from_slice(&bytes[..n_consumed]);
+        *bytes = &bytes[n_consumed..];
         let partial = std::mem::take(&mut self.partial);
         let n_used = self.start(&partial, receiver)?;
         if n_used > 0 {

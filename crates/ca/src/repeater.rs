@@ -30,13 +30,13 @@ pub fn is_confirmation(bytes: &[u8]) -> bool {
 pub struct Repeater {
     port: u16,
     clients: Vec<SocketAddr>,
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 impl Repeater {
     /// Creates a repeater for this port, without clients.
     pub fn new(port: u16) -> Repeater {
-        Repeater { port, clients: Vec::new(), looked_at: None }
+        Repeater { port, clients: Vec::new(), checked_at: None }
     }
 
     /// The number of clients.
@@ -58,17 +58,17 @@ impl Repeater {
         out: &mut Vec<Datagram>,
     ) {
         // Old clients register with an empty datagram.
-        let mut wants_in = bytes.is_empty();
+        let mut is_registration = bytes.is_empty();
         each_message(bytes, |header, _| match Request::from_header(header) {
-            Request::RepeaterRegister { .. } => wants_in = true,
+            Request::RepeaterRegister { .. } => is_registration = true,
             _ => self.forward(from, Answer::from_header(header), out),
         });
         // A client at the repeater's own port would be the repeater itself.
-        if wants_in && is_local && from.port() != self.port && from.port() != 0 {
+        if is_registration && is_local && from.port() != self.port && from.port() != 0 {
             self.register(from, now, is_alive, out);
         }
-        if self.looked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD <= now.monotonic) {
-            self.let_go_of_the_dead(now, is_alive);
+        if self.checked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD <= now.monotonic) {
+            self.remove_exited(now, is_alive);
         }
     }
 
@@ -80,9 +80,9 @@ impl Repeater {
         out: &mut Vec<Datagram>,
     ) {
         if !self.clients.contains(&client) {
-            let may_look = self.looked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD_FULL <= now.monotonic);
+            let may_look = self.checked_at.is_none_or(|at| at + limit::REPEATER_CHECK_PERIOD_FULL <= now.monotonic);
             if self.clients.len() >= limit::REPEATER_CLIENTS && may_look {
-                self.let_go_of_the_dead(now, is_alive);
+                self.remove_exited(now, is_alive);
             }
             if self.clients.len() >= limit::REPEATER_CLIENTS {
                 return;
@@ -117,8 +117,8 @@ impl Repeater {
         out.extend(to.map(|&client| Datagram { to: Some(client), bytes: bytes.clone() }));
     }
 
-    fn let_go_of_the_dead(&mut self, now: Now, is_alive: &mut dyn FnMut(SocketAddr) -> bool) {
-        self.looked_at = Some(now.monotonic);
+    fn remove_exited(&mut self, now: Now, is_alive: &mut dyn FnMut(SocketAddr) -> bool) {
+        self.checked_at = Some(now.monotonic);
         self.clients.retain(|&client| is_alive(client));
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     /// The datagrams that the repeater sends for this datagram from a live client.
-    fn hear(repeater: &mut Repeater, from: SocketAddr, bytes: &[u8]) -> Vec<Datagram> {
+    fn receive(repeater: &mut Repeater, from: SocketAddr, bytes: &[u8]) -> Vec<Datagram> {
         let mut out = Vec::new();
         repeater.handle(from, true, bytes, Now::for_test(), &mut |_| true, &mut out);
         out
@@ -151,34 +151,34 @@ mod tests {
         let mut repeater = Repeater::new(5065);
         let server = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
 
-        let confirmed = hear(&mut repeater, local(3000), &registration());
-        hear(&mut repeater, local(3001), &[]);
-        let handed_on = hear(&mut repeater, server, &beacon(0));
+        let confirmed = receive(&mut repeater, local(3000), &registration());
+        receive(&mut repeater, local(3001), &[]);
+        let forwarded = receive(&mut repeater, server, &beacon(0));
 
         assert_eq!(confirmed[0].to, Some(local(3000)));
         assert!(is_confirmation(&confirmed[0].bytes));
-        let to: Vec<_> = handed_on.iter().map(|datagram| datagram.to).collect();
+        let to: Vec<_> = forwarded.iter().map(|datagram| datagram.to).collect();
         assert_eq!(to, [Some(local(3000)), Some(local(3001))]);
-        assert_eq!(handed_on[0].bytes, beacon(0x0a00_0009));
+        assert_eq!(forwarded[0].bytes, beacon(0x0a00_0009));
     }
 
     #[test]
     fn forwarded_beacons_keep_their_address_and_are_not_sent_back_to_the_sender() {
         let mut repeater = Repeater::new(5065);
-        hear(&mut repeater, local(3000), &registration());
+        receive(&mut repeater, local(3000), &registration());
 
-        assert_eq!(hear(&mut repeater, local(3000), &beacon(0)), []);
-        assert_eq!(hear(&mut repeater, local(9), &beacon(0x0a00_0001))[0].bytes, beacon(0x0a00_0001));
+        assert_eq!(receive(&mut repeater, local(3000), &beacon(0)), []);
+        assert_eq!(receive(&mut repeater, local(9), &beacon(0x0a00_0001))[0].bytes, beacon(0x0a00_0001));
     }
 
     // Row 10 of docs/reference/faults.md.
     #[test]
     fn the_repeater_rejects_remote_hosts_its_own_port_and_surplus_clients() {
         let mut repeater = Repeater::new(5065);
-        let (stranger, now) = (SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 3000), Now::for_test());
+        let (remote, now) = (SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 3000), Now::for_test());
         let mut out = Vec::new();
 
-        repeater.handle(stranger, false, &registration(), now, &mut |_| true, &mut out);
+        repeater.handle(remote, false, &registration(), now, &mut |_| true, &mut out);
         repeater.handle(local(5065), true, &registration(), now, &mut |_| true, &mut out);
         assert_eq!((repeater.n_clients(), out.len()), (0, 0));
         let mut n_looks = 0;
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn the_repeater_forwards_only_beacons() {
         let mut repeater = Repeater::new(5065);
-        hear(&mut repeater, local(3000), &registration());
+        receive(&mut repeater, local(3000), &registration());
         let mut search = Vec::new();
         Request::Search { reply: 10, minor: 13, cid: crate::Cid(1), again: 1 }.encode(&mut search);
 
-        assert_eq!(hear(&mut repeater, local(9), &search), []);
-        assert_eq!(hear(&mut repeater, local(9), b"GET / HTTP/1.1\r\n\r\n"), []);
+        assert_eq!(receive(&mut repeater, local(9), &search), []);
+        assert_eq!(receive(&mut repeater, local(9), b"GET / HTTP/1.1\r\n\r\n"), []);
     }
 }

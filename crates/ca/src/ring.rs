@@ -18,15 +18,15 @@ pub struct Post {
 const N_MASKS: usize = 16;
 
 /// Indexed by the mask of a post and the mask of a subscription: 1 if they intersect.
-const MEETING: [[u64; N_MASKS]; N_MASKS] = {
-    let mut meeting = [[0; N_MASKS]; N_MASKS];
+const INTERSECTING: [[u64; N_MASKS]; N_MASKS] = {
+    let mut intersecting = [[0; N_MASKS]; N_MASKS];
     let mut index = 0;
     while index < N_MASKS * N_MASKS {
-        let (posted, wanted) = (index / N_MASKS, index % N_MASKS);
-        meeting[posted][wanted] = (posted & wanted != 0) as u64;
+        let (posted, subscribed) = (index / N_MASKS, index % N_MASKS);
+        intersecting[posted][subscribed] = (posted & subscribed != 0) as u64;
         index += 1;
     }
-    meeting
+    intersecting
 };
 
 /// The latest posts of one PV.
@@ -66,8 +66,8 @@ impl Ring {
     /// The mask of the dropped post is merged into the next post, so that the newest value always reaches every
     /// subscription. The reading is that of the later post, whatever its mask.
     pub fn push(&mut self, mut post: Post) {
-        let meeting = &MEETING[usize::from(post.mask.0) % N_MASKS];
-        self.n_posted.iter_mut().zip(meeting).for_each(|(n_posted, meets)| *n_posted += meets);
+        let intersecting = &INTERSECTING[usize::from(post.mask.0) % N_MASKS];
+        self.n_posted.iter_mut().zip(intersecting).for_each(|(n_posted, meets)| *n_posted += meets);
         if self.posts.len() == self.n_posts_max
             && let Some(oldest) = self.posts.pop_front()
         {
@@ -105,8 +105,8 @@ impl Ring {
             cursor.n_accounted += 1;
             return Some(newest);
         }
-        let meeting = self.posts.iter().rev().filter(|post| post.mask.meets(cursor.mask));
-        let (n_present, post) = (1..=n_waiting).zip(meeting).last()?;
+        let intersecting = self.posts.iter().rev().filter(|post| post.mask.meets(cursor.mask));
+        let (n_present, post) = (1..=n_waiting).zip(intersecting).last()?;
         let n_merged = n_waiting - n_present;
         cursor.merged += n_merged;
         cursor.n_accounted += n_merged + 1;
@@ -153,20 +153,20 @@ mod tests {
             let mut ring = Ring::new(1 + random(8) as usize);
             let mask = EventMask(1 + random(15) as u8);
             let mut cursor = ring.cursor(mask);
-            let (mut posted, mut taken) = (Vec::new(), Vec::new());
+            let (mut posted, mut delivered) = (Vec::new(), Vec::new());
 
             for value in 0..100 {
                 let next = post(1 + random(15) as u8, value);
                 posted.extend(next.mask.meets(mask).then_some(value));
                 ring.push(next);
                 for _ in 0..random(3) {
-                    taken.extend(ring.next(&mut cursor).map(value_of));
+                    delivered.extend(ring.next(&mut cursor).map(value_of));
                 }
             }
-            taken.extend(std::iter::from_fn(|| ring.next(&mut cursor)).map(value_of));
+            delivered.extend(std::iter::from_fn(|| ring.next(&mut cursor)).map(value_of));
 
-            assert_eq!(taken.len() as u64 + cursor.merged, posted.len() as u64, "seed {seed}");
-            assert!(taken.is_sorted() && taken.last() >= posted.last(), "seed {seed}");
+            assert_eq!(delivered.len() as u64 + cursor.merged, posted.len() as u64, "seed {seed}");
+            assert!(delivered.is_sorted() && delivered.last() >= posted.last(), "seed {seed}");
         }
     }
 }

@@ -81,7 +81,7 @@ enum BoostState {
     /// The end of the pause after a boost. The pause doubles with each boost that follows soon.
     Resting { until: Instant, pause: Duration },
     /// The same, with the next boost already requested.
-    Wanted { until: Instant, pause: Duration },
+    Requested { until: Instant, pause: Duration },
 }
 
 impl Searcher {
@@ -154,8 +154,8 @@ impl<N: HasName> Searcher<N> {
     pub fn boost(&mut self, now: Now) {
         match self.boost {
             BoostState::Ready => self.boost_now(now.monotonic, limit::BOOST_PAUSES.0),
-            BoostState::Resting { until, pause } => self.boost = BoostState::Wanted { until, pause },
-            BoostState::Wanted { .. } => {}
+            BoostState::Resting { until, pause } => self.boost = BoostState::Requested { until, pause },
+            BoostState::Requested { .. } => {}
         }
     }
 
@@ -179,7 +179,7 @@ impl<N: HasName> Searcher<N> {
 
     fn tick_boost(&mut self, now: Instant) {
         match self.boost {
-            BoostState::Wanted { until, pause } if until <= now => {
+            BoostState::Requested { until, pause } if until <= now => {
                 self.boost_now(now, (pause * 2).min(limit::BOOST_PAUSES.1));
             }
             // No boost was requested for another pause.
@@ -204,7 +204,7 @@ impl<N: HasName> Searcher<N> {
         let mut is_answered = false;
         each_message(bytes, |header, _| {
             let Answer::Search { port, address, cid, .. } = Answer::from_header(header) else { return };
-            let ip = told_ip(address).unwrap_or(from.ip());
+            let ip = explicit_ip(address).unwrap_or(from.ip());
             is_answered |= self.claimed(cid, SocketAddr::new(ip, port), claims);
         });
         if is_answered {
@@ -245,7 +245,7 @@ impl<N: HasName> Searcher<N> {
         let mut packet = Vec::new();
         while let Some(cid) = self.pop_due(now.monotonic) {
             let Some(name) = self.names.get(cid) else { continue };
-            let n_message = message::HEADER_BYTES + message::padded(name.of.name().len() + 1);
+            let n_message = message::HEADER_BYTES + message::padded(name.owner.name().len() + 1);
             if packet.len() + n_message > limit::SEARCH_BYTES && !packet.is_empty() {
                 out.push(Datagram { to: None, bytes: std::mem::take(&mut packet) });
                 if out.len() - n_before == n_most {
@@ -260,7 +260,7 @@ impl<N: HasName> Searcher<N> {
                 version.encode(&mut packet);
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
-            message::encode_text(&mut packet, |size| request.header(size), name.of.name().as_bytes());
+            message::encode_text(&mut packet, |size| request.header(size), name.owner.name().as_bytes());
             self.reschedule(cid, now.monotonic, origin);
         }
         if !packet.is_empty() {
@@ -320,7 +320,7 @@ impl<N: HasName> Searcher<N> {
         let is_full = self.n_unanswered >= limit::SEARCH_BURST;
         let due = self.pause_until.filter(|_| is_full).map_or(due, |until| until.max(due));
         Some(match self.boost {
-            BoostState::Wanted { until, .. } => due.min(until),
+            BoostState::Requested { until, .. } => due.min(until),
             _ => due,
         })
     }
@@ -334,15 +334,15 @@ fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
 }
 
 /// The address in a reply or beacon; `None` for the sender's address.
-pub(crate) fn told_ip(address: u32) -> Option<IpAddr> {
+pub(crate) fn explicit_ip(address: u32) -> Option<IpAddr> {
     (address != THE_SENDER && address != 0).then(|| IpAddr::V4(Ipv4Addr::from_bits(address)))
 }
 
 /// Whether this can be the address of a single server.
 pub(crate) fn is_endpoint(address: SocketAddr) -> bool {
     let ip = address.ip();
-    let is_one = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
-    is_one && address.port() != 0
+    let is_unicast = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
+    is_unicast && address.port() != 0
 }
 
 /// Calls `work` with every message of a datagram, up to the first incomplete one. Returns whether all are complete.
@@ -540,11 +540,11 @@ mod tests {
         let now = Now::for_test();
         let mut searcher = Searcher::new(1);
         let mut responder = Responder::new(6000, now);
-        let (mut asked, mut answers, mut claims) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut searches, mut answers, mut claims) = (Vec::new(), Vec::new(), Vec::new());
         searcher.add(Cid(7), "x:y", now);
 
-        searcher.tick(now, &mut asked);
-        responder.handle(CLIENT, &asked[0].bytes, &mut |name| name == "x:y", &mut answers);
+        searcher.tick(now, &mut searches);
+        responder.handle(CLIENT, &searches[0].bytes, &mut |name| name == "x:y", &mut answers);
         searcher.handle(SERVER, &answers[0].bytes, now, &mut claims);
 
         assert_eq!(claims, [Claim { cid: Cid(7), server: SocketAddr::new(SERVER.ip(), 6000), is_first: true }]);
@@ -604,15 +604,15 @@ mod tests {
         let later = start + Duration::from_secs(1);
         let mut searcher = Searcher::new(4);
         (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
-        let n_asked = |ask: &mut dyn FnMut(&mut Vec<Datagram>)| {
+        let n_sent = |send: &mut dyn FnMut(&mut Vec<Datagram>)| {
             let mut out = Vec::new();
-            ask(&mut out);
+            send(&mut out);
             out.len()
         };
 
-        let at_first = n_asked(&mut |out| searcher.send_due_searches(start, out));
-        let unread = n_asked(&mut |out| searcher.send_due_searches(later, out));
-        let read = n_asked(&mut |out| searcher.tick(later, out));
+        let at_first = n_sent(&mut |out| searcher.send_due_searches(start, out));
+        let unread = n_sent(&mut |out| searcher.send_due_searches(later, out));
+        let read = n_sent(&mut |out| searcher.tick(later, out));
 
         assert_eq!((at_first, unread, read), (limit::SEARCH_BURST, 0, limit::SEARCH_BURST));
     }

@@ -45,7 +45,7 @@ struct ServerState {
     /// How many bytes of values may arrive with the next [`Circuit::received`].
     arriving_bytes_max: usize,
     /// Whether the caller's reply to one of the latest events must precede replies of the circuit itself.
-    is_asking: bool,
+    has_pending_replies: bool,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Circuit {
             payload_bytes_max: config.payload_bytes_max,
             held_bytes_max: limit::HELD_BYTES,
             arriving_bytes_max: limit::HELD_BYTES,
-            is_asking: false,
+            has_pending_replies: false,
         };
         Circuit { framer: Framer::default(), inner }
     }
@@ -105,8 +105,8 @@ impl Circuit {
 
     /// Replies to a search: circuits for the name are at `port` of this host. `None`: sends NOT_FOUND if the client
     /// requested it, otherwise nothing.
-    pub fn searched(&mut self, asked: PendingSearch, port: Option<u16>) {
-        let PendingSearch { reply, minor, cid, again } = asked;
+    pub fn searched(&mut self, search: PendingSearch, port: Option<u16>) {
+        let PendingSearch { reply, minor, cid, again } = search;
         self.inner.outbox.push(|bytes| match port {
             // Without the payload of the UDP reply, the same as rsrv.
             Some(port) => Answer::Search { port, count: 0, address: u32::MAX, cid }.encode(bytes),
@@ -236,7 +236,7 @@ impl Circuit {
         {
             self.inner.drain(&header, DroppedPut::NoRoom);
         }
-        self.inner.is_asking = false;
+        self.inner.has_pending_replies = false;
         std::mem::swap(&mut self.inner.events, events);
     }
 
@@ -336,7 +336,10 @@ impl MessageHandler for ServerState {
             Request::Search { reply, minor, cid, again } => {
                 let name = message::text(payload).and_then(|name| std::str::from_utf8(name).ok());
                 if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES) {
-                    self.ask(Event::Search { asked: PendingSearch { reply, minor, cid, again }, name: name.into() });
+                    self.request_reply(Event::Search {
+                        search: PendingSearch { reply, minor, cid, again },
+                        name: name.into(),
+                    });
                 }
             }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
@@ -362,15 +365,15 @@ impl MessageHandler for ServerState {
 impl ServerState {
     /// Passes on a request that the caller replies to.
     #[inline]
-    fn ask(&mut self, event: Event) {
-        self.is_asking = true;
+    fn request_reply(&mut self, event: Event) {
+        self.has_pending_replies = true;
         self.events.push(event);
     }
 
     /// Replies immediately, or after pending replies of the caller: the reply to an echo must follow all earlier
     /// replies.
     fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        if !self.is_asking {
+        if !self.has_pending_replies {
             return self.outbox.push(write);
         }
         let mut bytes = Vec::new();
@@ -436,7 +439,7 @@ impl ServerState {
         let bytes = dbr.payload_bytes(count).unwrap_or(usize::MAX);
         if is_readable && bytes <= self.payload_bytes_max {
             let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
-            return self.ask(Event::Read { sid, dbr, count, reply });
+            return self.request_reply(Event::Read { sid, dbr, count, reply });
         }
         let status = match dbr.kind() {
             None => Eca::BADTYPE,
@@ -502,7 +505,7 @@ impl ServerState {
         self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never match.
         let mask = EventMask((mask & 0x0f) as u8);
-        self.ask(Event::Subscribe { sid, dbr, count, mask, subscription });
+        self.request_reply(Event::Subscribe { sid, dbr, count, mask, subscription });
     }
 
     fn cancel(&mut self, header: &Header, sid: Sid, subscription: SubscriptionId) {
@@ -510,7 +513,7 @@ impl ServerState {
             return;
         }
         match self.subscriptions.find(subscription) {
-            Some(Subscription { sid: of, dbr, count }) if of == sid => {
+            Some(Subscription { sid: subscribed_sid, dbr, count }) if subscribed_sid == sid => {
                 self.subscriptions.remove(subscription);
                 // rsrv replies with EVENT_ADD without payload and the channel number in the status word.
                 let status = Eca(sid.0);
@@ -531,7 +534,9 @@ impl ServerState {
         }
         // No PV has a name that lacks its NUL, is not UTF-8 or is too long.
         match message::text(payload).and_then(|name| std::str::from_utf8(name).ok()) {
-            Some(name) if name.len() <= limit::NAME_BYTES => self.ask(Event::Create { cid, name: name.to_owned() }),
+            Some(name) if name.len() <= limit::NAME_BYTES => {
+                self.request_reply(Event::Create { cid, name: name.to_owned() })
+            }
             _ => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
         }
     }

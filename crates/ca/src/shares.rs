@@ -18,10 +18,10 @@ pub struct SearchShares {
     source_bytes_max: usize,
     all_bytes_max: usize,
     since: Option<Instant>,
-    had_bytes: usize,
-    had_by_source: HashMap<IpAddr, usize>,
+    used_bytes: usize,
+    used_by_source: HashMap<IpAddr, usize>,
     /// Bytes used by sources that are not counted separately because the table is full.
-    had_by_others: usize,
+    used_by_others: usize,
 }
 
 impl SearchShares {
@@ -31,9 +31,9 @@ impl SearchShares {
             source_bytes_max,
             all_bytes_max,
             since: None,
-            had_bytes: 0,
-            had_by_source: HashMap::new(),
-            had_by_others: 0,
+            used_bytes: 0,
+            used_by_source: HashMap::new(),
+            used_by_others: 0,
         }
     }
 
@@ -42,25 +42,25 @@ impl SearchShares {
         let is_over = |since: Instant| now.monotonic.saturating_duration_since(since) >= limit::SEARCH_SHARE;
         if self.since.is_none_or(is_over) {
             self.since = Some(now.monotonic);
-            self.had_bytes = 0;
-            self.had_by_source.clear();
-            self.had_by_others = 0;
+            self.used_bytes = 0;
+            self.used_by_source.clear();
+            self.used_by_others = 0;
         }
-        let is_known = self.had_by_source.contains_key(&source);
-        let has_place = is_known || self.had_by_source.len() < limit::SEARCH_SOURCES;
-        let n_sources = self.had_by_source.len() + usize::from(!is_known);
-        let had = match has_place {
-            true => self.had_by_source.entry(source).or_default(),
-            false => &mut self.had_by_others,
+        let is_known = self.used_by_source.contains_key(&source);
+        let has_place = is_known || self.used_by_source.len() < limit::SEARCH_SOURCES;
+        let n_sources = self.used_by_source.len() + usize::from(!is_known);
+        let used = match has_place {
+            true => self.used_by_source.entry(source).or_default(),
+            false => &mut self.used_by_others,
         };
-        let is_scarce = self.had_bytes + n_bytes > self.all_bytes_max;
+        let is_scarce = self.used_bytes + n_bytes > self.all_bytes_max;
         let part = (self.all_bytes_max / n_sources).max(limit::SEARCH_LEAST_BYTES);
         let share = if is_scarce { part.min(self.source_bytes_max) } else { self.source_bytes_max };
-        if *had + n_bytes > share {
+        if *used + n_bytes > share {
             return false;
         }
-        *had += n_bytes;
-        self.had_bytes += n_bytes;
+        *used += n_bytes;
+        self.used_bytes += n_bytes;
         true
     }
 }
@@ -86,8 +86,8 @@ mod tests {
         let n_rounds = demands.iter().map(|(_, n)| *n).max().unwrap_or(0);
         let mut admitted = vec![0; demands.len()];
         for round in 0..n_rounds {
-            for (had, (number, n)) in admitted.iter_mut().zip(demands) {
-                *had += usize::from(round < *n && shares.admits(source(*number), DATAGRAM, now));
+            for (used, (number, n)) in admitted.iter_mut().zip(demands) {
+                *used += usize::from(round < *n && shares.admits(source(*number), DATAGRAM, now));
             }
         }
         admitted
@@ -127,7 +127,7 @@ mod tests {
 
         // The total, and one datagram for each source in the table.
         assert!(n_admitted * DATAGRAM <= limit::SEARCH_ALL_BYTES + limit::SEARCH_SOURCES * limit::SEARCH_LEAST_BYTES);
-        assert!(shares.had_by_source.len() <= limit::SEARCH_SOURCES);
+        assert!(shares.used_by_source.len() <= limit::SEARCH_SOURCES);
     }
 
     // Row 5 of docs/reference/faults.md.

@@ -45,12 +45,12 @@ impl Subscriptions {
     }
 
     /// Removes all subscriptions of a channel and reports each.
-    pub fn remove_channel(&mut self, sid: Sid, mut told: impl FnMut(SubscriptionId)) {
+    pub fn remove_channel(&mut self, sid: Sid, mut removed: impl FnMut(SubscriptionId)) {
         let first = (sid, SubscriptionId(0));
-        while let Some(&(of, id)) = self.by_channel.range(first..).next().filter(|(of, _)| *of == sid) {
-            self.by_channel.remove(&(of, id));
+        while let Some(&(channel, id)) = self.by_channel.range(first..).next().filter(|(channel, _)| *channel == sid) {
+            self.by_channel.remove(&(channel, id));
             self.by_id.remove(&id);
-            told(id);
+            removed(id);
         }
     }
 

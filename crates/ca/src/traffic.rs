@@ -10,7 +10,7 @@ use std::time::Instant;
 use fodo_data::Now;
 
 use crate::message::{self, Answer, Request};
-use crate::search::{Claim, Datagram, Searcher, each_message, is_endpoint, told_ip};
+use crate::search::{Claim, Datagram, Searcher, each_message, explicit_ip, is_endpoint};
 use crate::{Cid, limit};
 
 /// The traffic received so far.
@@ -33,14 +33,14 @@ pub struct NameTraffic {
     /// The name.
     pub name: String,
     /// How many times clients have searched for it.
-    pub n_asked: u64,
+    pub n_searches: u64,
     /// The clients, in the order in which they were first received; at most 64.
     pub clients: Vec<ClientTraffic>,
     /// The servers that claim the name, in the order of their replies. More than one is a configuration error.
     pub servers: Vec<SocketAddr>,
     /// Whether a server has the name.
     pub state: NameState,
-    asked_at: Instant,
+    searched_at: Instant,
 }
 
 /// Whether a server has a name; the comment says what is awaited.
@@ -60,9 +60,9 @@ pub struct ClientTraffic {
     /// The address that it searches from.
     pub address: SocketAddr,
     /// How many times it has searched.
-    pub n_asked: u64,
+    pub n_searches: u64,
     sequence: u32,
-    heard_at: Instant,
+    received_at: Instant,
 }
 
 /// A server whose beacons are received.
@@ -180,25 +180,25 @@ impl SearchMonitor {
             self.n_left_out += 1;
             return;
         };
-        let heard_at = now.monotonic;
+        let received_at = now.monotonic;
         let has_room = name.clients.len() < limit::TRAFFIC_CLIENTS;
         match name.clients.iter_mut().find(|client| client.address == from) {
             // A copy of the same datagram by another route: clients send one to every address of their list.
             Some(client)
-                if client.sequence == sequence && heard_at < client.heard_at + limit::TRAFFIC_DUPLICATE_DELAY =>
+                if client.sequence == sequence && received_at < client.received_at + limit::TRAFFIC_DUPLICATE_DELAY =>
             {
                 return;
             }
             Some(client) => {
-                client.n_asked += 1;
-                (client.sequence, client.heard_at) = (sequence, heard_at);
+                client.n_searches += 1;
+                (client.sequence, client.received_at) = (sequence, received_at);
             }
             None if has_room => {
-                name.clients.push(ClientTraffic { address: from, n_asked: 1, sequence, heard_at });
+                name.clients.push(ClientTraffic { address: from, n_searches: 1, sequence, received_at });
             }
             None => {}
         }
-        name.n_asked += 1;
+        name.n_searches += 1;
         self.n_searches += 1;
     }
 
@@ -207,7 +207,7 @@ impl SearchMonitor {
         let (cid, is_due) = match self.by_name.get(name) {
             Some(&cid) => {
                 let known = self.names.get(cid.0 as usize)?;
-                (cid, now.monotonic >= known.asked_at + limit::TRAFFIC_SEARCH_AGAIN)
+                (cid, now.monotonic >= known.searched_at + limit::TRAFFIC_SEARCH_AGAIN)
             }
             None if self.names.len() >= limit::TRAFFIC_NAMES => return None,
             None => {
@@ -215,18 +215,18 @@ impl SearchMonitor {
                 self.by_name.insert(name.to_owned(), cid);
                 self.names.push(NameTraffic {
                     name: name.to_owned(),
-                    n_asked: 0,
+                    n_searches: 0,
                     clients: Vec::new(),
                     servers: Vec::new(),
                     state: NameState::Awaited,
-                    asked_at: now.monotonic,
+                    searched_at: now.monotonic,
                 });
                 (cid, true)
             }
         };
         let known = self.names.get_mut(cid.0 as usize)?;
         if is_due {
-            known.asked_at = now.monotonic;
+            known.searched_at = now.monotonic;
             known.state = NameState::Awaited;
             known.servers.clear();
             self.awaited.push_back((now.monotonic + limit::TRAFFIC_REPLY, cid));
@@ -238,7 +238,7 @@ impl SearchMonitor {
     fn beacon(&mut self, from: SocketAddr, answer: Answer) {
         let Answer::RsrvIsUp { port, beacon, address, .. } = answer else { return };
         // The repeater fills in the sender's address; a beacon directly from a server contains none.
-        let ip = told_ip(address).unwrap_or(from.ip());
+        let ip = explicit_ip(address).unwrap_or(from.ip());
         let address = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
         if !is_endpoint(address) {
             return;
@@ -281,9 +281,9 @@ mod tests {
 
     /// Lets the monitor search, and servers at these ports reply for the name in `serves`.
     fn answer(traffic: &mut SearchMonitor, ports: &[u16], serves: &str, now: Now) {
-        let (mut asked, mut answers) = (Vec::new(), Vec::new());
-        traffic.tick(now, &mut asked);
-        for datagram in &asked {
+        let (mut searches, mut answers) = (Vec::new(), Vec::new());
+        traffic.tick(now, &mut searches);
+        for datagram in &searches {
             for &port in ports {
                 let mut responder = Responder::new(port, now);
                 responder.handle(address("10.0.0.9:50000"), &datagram.bytes, &mut |name| name == serves, &mut answers);
@@ -304,8 +304,8 @@ mod tests {
             traffic.handle_broadcast(address(client), &search("x:y", now), now);
         }
 
-        let counts: Vec<u64> = traffic.names()[0].clients.iter().map(|client| client.n_asked).collect();
-        assert_eq!((traffic.names()[0].n_asked, counts), (3, vec![2, 1]));
+        let counts: Vec<u64> = traffic.names()[0].clients.iter().map(|client| client.n_searches).collect();
+        assert_eq!((traffic.names()[0].n_searches, counts), (3, vec![2, 1]));
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         traffic.handle_broadcast(address("10.0.0.2:4000"), &search("x:y", start), start);
         traffic.handle_broadcast(address("10.0.0.2:4000"), &second, start);
 
-        assert_eq!(traffic.names()[0].clients[0].n_asked, 2);
+        assert_eq!(traffic.names()[0].clients[0].n_searches, 2);
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
             traffic.handle_broadcast(address(&format!("10.0.0.2:{}", 4000 + port)), &search("x:y", start), start);
         }
 
-        assert_eq!((traffic.names()[0].clients.len(), traffic.names()[0].n_asked), (limit::TRAFFIC_CLIENTS, 100));
+        assert_eq!((traffic.names()[0].clients.len(), traffic.names()[0].n_searches), (limit::TRAFFIC_CLIENTS, 100));
     }
 
     #[test]

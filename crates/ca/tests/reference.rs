@@ -15,7 +15,7 @@ fn is_page(name: &str, text: &str) {
         std::fs::write(&path, text).expect("the page can be written");
     }
     let page = std::fs::read_to_string(&path).expect("the page exists");
-    let differs = page.lines().zip(text.lines()).find(|(page, made)| page != made);
+    let differs = page.lines().zip(text.lines()).find(|(page, generated)| page != generated);
     assert!(page == text, "{name} differs from the code: {differs:?}; regenerate it with FODO_WRITE_REFERENCE=1");
 }
 

@@ -94,11 +94,11 @@ fn meanings(way: Way, message: &Message) -> Vec<String> {
 #[test]
 fn every_recorded_message_decodes_to_its_recorded_description() {
     for mut recording in Recording::all() {
-        let blessed = recording.with_meanings(meanings);
+        let updated = recording.with_meanings(meanings);
         if std::env::var_os("WIRE_BLESS").is_some() {
-            recording.save(&blessed);
+            recording.save(&updated);
         }
-        assert_eq!(recording.text(), blessed, "{}", recording.name);
+        assert_eq!(recording.text(), updated, "{}", recording.name);
     }
 }
 
@@ -270,7 +270,7 @@ const PIECES: [usize; 7] = [1, 2, 7, 16, 23, 1000, usize::MAX];
 fn client_life(recording: &Recording, piece: usize) -> (Vec<client::Event>, Vec<Message>) {
     let now = Now::for_test();
     let mut circuit = client::Circuit::new(&client_config(), now);
-    let (mut events, mut said, mut cids) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut events, mut sent, mut cids) = (Vec::new(), Vec::new(), HashMap::new());
     for (way, bytes, messages) in recording.turns() {
         match way {
             Way::ToServer => messages.iter().for_each(|message| act(&mut circuit, &cids, message, now)),
@@ -280,30 +280,32 @@ fn client_life(recording: &Recording, piece: usize) -> (Vec<client::Event>, Vec<
             client::Event::Created { cid, sid, .. } => Some((*sid, *cid)),
             _ => None,
         }));
-        said.extend(drain_client(&mut circuit));
+        sent.extend(drain_client(&mut circuit));
     }
-    (events, recording::messages(&said))
+    (events, recording::messages(&sent))
 }
 
 #[test]
 fn a_client_circuit_sends_and_receives_the_same_messages_as_libca() {
     for name in ["reads", "writes", "large"] {
         let recording = Recording::named(name);
-        let expected: Vec<Message> = recording.said(Way::ToServer).iter().map(normal_request).collect();
+        let expected: Vec<Message> = recording.messages_to(Way::ToServer).iter().map(normal_request).collect();
 
-        let (events, said) = client_life(&recording, usize::MAX);
+        let (events, sent) = client_life(&recording, usize::MAX);
 
-        for (ours, theirs) in said.iter().map(normal_request).zip(&expected) {
+        for (ours, theirs) in sent.iter().map(normal_request).zip(&expected) {
             assert_eq!(ours.bytes(), theirs.bytes(), "{name}");
         }
-        assert_eq!(said.len(), expected.len(), "{name}");
-        let n_answers = |command| recording.said(Way::ToClient).iter().filter(|m| m.header.command == command).count();
-        let n_events = |is_it: fn(&client::Event) -> bool| events.iter().filter(|event| is_it(event)).count();
+        assert_eq!(sent.len(), expected.len(), "{name}");
+        let n_answers =
+            |command| recording.messages_to(Way::ToClient).iter().filter(|m| m.header.command == command).count();
+        let n_events =
+            |is_expected: fn(&client::Event) -> bool| events.iter().filter(|event| is_expected(event)).count();
         assert_eq!(n_events(|event| matches!(event, client::Event::ReadDone { result: Ok(_), .. })), n_answers(15));
         assert_eq!(n_events(|event| matches!(event, client::Event::WriteDone { .. })), n_answers(19));
         assert_eq!(n_events(|event| matches!(event, client::Event::Created { .. })), n_answers(18));
         let n_updates = recording
-            .said(Way::ToClient)
+            .messages_to(Way::ToClient)
             .iter()
             .filter(|message| message.header.command == 1 && !message.payload.is_empty())
             .count();
@@ -330,15 +332,15 @@ fn a_client_circuit_gives_the_same_result_for_any_split_of_the_stream() {
 #[test]
 fn a_client_circuit_reads_all_recorded_server_messages_without_closing() {
     for recording in Recording::all().iter().filter(|recording| recording.is_stream()) {
-        let heard: Vec<u8> = recording.said(Way::ToClient).iter().flat_map(Message::bytes).collect();
+        let received: Vec<u8> = recording.messages_to(Way::ToClient).iter().flat_map(Message::bytes).collect();
         let now = Now::for_test();
         let mut whole = Vec::new();
-        client::Circuit::new(&client_config(), now).received(&heard, now, &mut whole);
+        client::Circuit::new(&client_config(), now).received(&received, now, &mut whole);
 
         assert!(!whole.iter().any(|event| matches!(event, client::Event::Closed(_))), "{}", recording.name);
         for piece in PIECES {
             let (mut circuit, mut events) = (client::Circuit::new(&client_config(), now), Vec::new());
-            heard.chunks(piece).for_each(|piece| circuit.received(piece, now, &mut events));
+            received.chunks(piece).for_each(|piece| circuit.received(piece, now, &mut events));
             assert!(format!("{events:?}") == format!("{whole:?}"), "{} in pieces of {piece}", recording.name);
         }
     }
@@ -363,10 +365,10 @@ impl Replay<'_> {
             recording,
             circuit: server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now),
             sids: HashMap::new(),
-            updates: recording.said(Way::ToClient).into_iter().filter(is_update).collect(),
+            updates: recording.messages_to(Way::ToClient).into_iter().filter(is_update).collect(),
             events: Vec::new(),
         };
-        let mut said = drain_server(&mut replay.circuit);
+        let mut sent = drain_server(&mut replay.circuit);
         for (_, _, messages) in recording.turns().into_iter().filter(|turn| turn.0 == Way::ToServer) {
             let bytes: Vec<u8> = messages.iter().flat_map(|message| replay.with_our_sid(message).bytes()).collect();
             for piece in bytes.chunks(piece) {
@@ -375,11 +377,11 @@ impl Replay<'_> {
                 let events = replay.events[n_before..].to_vec();
                 events.iter().for_each(|event| replay.answer(event));
             }
-            said.extend(drain_server(&mut replay.circuit));
+            sent.extend(drain_server(&mut replay.circuit));
         }
         // Whether the circuit replies immediately or in order depends on how the bytes are split.
         replay.events.retain(|event| !matches!(event, server::Event::Reply(_)));
-        (replay.events, recording::messages(&said))
+        (replay.events, recording::messages(&sent))
     }
 
     fn with_our_sid(&self, message: &Message) -> Message {
@@ -391,9 +393,9 @@ impl Replay<'_> {
     }
 
     /// The recorded reply to `command` for which `is_it` is true.
-    fn recorded(&self, command: u16, is_it: impl Fn(&Header) -> bool) -> Option<Message> {
-        let answers = self.recording.said(Way::ToClient);
-        answers.into_iter().find(|message| message.header.command == command && is_it(&message.header))
+    fn recorded(&self, command: u16, is_expected: impl Fn(&Header) -> bool) -> Option<Message> {
+        let answers = self.recording.messages_to(Way::ToClient);
+        answers.into_iter().find(|message| message.header.command == command && is_expected(&message.header))
     }
 
     fn answer(&mut self, event: &server::Event) {
@@ -479,15 +481,15 @@ fn a_server_circuit_sends_the_same_replies_as_rsrv() {
     let names = ["reads", "writes", "large", "oddities", "failures", "end-sid", "end-mask"];
     for name in names.into_iter().chain(ENDS) {
         let recording = Recording::named(name);
-        let expected = Replay::comparable(recording.said(Way::ToClient));
+        let expected = Replay::comparable(recording.messages_to(Way::ToClient));
 
-        let (events, said) = Replay::run(&recording, usize::MAX);
+        let (events, sent) = Replay::run(&recording, usize::MAX);
 
-        let said = Replay::comparable(said);
-        for (ours, theirs) in said.iter().zip(&expected) {
+        let sent = Replay::comparable(sent);
+        for (ours, theirs) in sent.iter().zip(&expected) {
             assert!(ours == theirs, "{name}:\n{ours:x?}\n{theirs:x?}");
         }
-        assert_eq!(said.len(), expected.len(), "{name}");
+        assert_eq!(sent.len(), expected.len(), "{name}");
         let is_closed = events.iter().any(|event| matches!(event, server::Event::Closed(_)));
         assert_eq!(is_closed, ENDS.contains(&name), "{name}");
     }

@@ -319,7 +319,7 @@ fn a_traffic_monitor_lists_the_clients_and_servers_of_a_searched_name() {
     servers.sort_unstable();
     let mut expected = vec![local(one.tcp_port()), local(other.tcp_port())];
     expected.sort_unstable();
-    assert_eq!((name.name.as_str(), name.n_asked, name.clients[0].address), ("x:1", 1, address));
+    assert_eq!((name.name.as_str(), name.n_searches, name.clients[0].address), ("x:1", 1, address));
     assert_eq!(servers, expected);
 }
 

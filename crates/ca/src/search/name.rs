@@ -24,7 +24,7 @@ impl<T: HasName + ?Sized> HasName for Arc<T> {
 /// A name being searched for.
 #[derive(Debug)]
 pub(super) struct SearchedName<N> {
-    pub(super) of: N,
+    pub(super) owner: N,
     /// The time of the next search.
     pub(super) at: Instant,
     period_ms: u32,
@@ -33,8 +33,8 @@ pub(super) struct SearchedName<N> {
 }
 
 impl<N> SearchedName<N> {
-    pub(super) fn new(of: N, at: Instant, period: Duration) -> SearchedName<N> {
-        let mut name = SearchedName { of, at, period_ms: 0, is_lost: false };
+    pub(super) fn new(owner: N, at: Instant, period: Duration) -> SearchedName<N> {
+        let mut name = SearchedName { owner, at, period_ms: 0, is_lost: false };
         name.set_period(period);
         name
     }

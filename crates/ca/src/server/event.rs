@@ -19,7 +19,7 @@ pub enum Event {
     /// The client's user and host names; may be sent again before the first channel.
     Identity { user: String, host: String },
     /// A search for a name, as sent to a name server: reply with [`super::Circuit::searched`].
-    Search { asked: PendingSearch, name: String },
+    Search { search: PendingSearch, name: String },
     /// A request for a channel: reply with [`super::Circuit::created`] or [`super::Circuit::create_failed`].
     Create { cid: Cid, name: String },
     /// A request for a value: reply with [`super::Circuit::read_done`].

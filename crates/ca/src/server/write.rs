@@ -60,9 +60,9 @@ impl ServerState {
         }
         match Request::from_header(header) {
             Request::WriteNotify { dbr, ioid, .. } => {
-                self.ask(Event::Write { sid, dbr, value, ioid: Some(ioid) });
+                self.request_reply(Event::Write { sid, dbr, value, ioid: Some(ioid) });
             }
-            _ => self.ask(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
+            _ => self.request_reply(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
         }
     }
 }

@@ -126,17 +126,17 @@ fn invalid_names_are_rejected_before_the_source_is_queried() {
     assert_eq!(answers(&search(&[b'x'; 60_000])), [], "too long");
     assert_eq!(answers(&search(b"\xff\xfe")), [], "not UTF-8");
 
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for name in ["a\nb\u{1b}[2J", "../../etc", "%s%n"] {
         let mut serves = |name: &str| {
-            asked.push(name.to_owned());
+            requested.push(name.to_owned());
             false
         };
         let mut out = Vec::new();
         Responder::new(6000, Now::for_test()).handle(HERE, &search(name.as_bytes()), &mut serves, &mut out);
         assert_eq!(out, []);
     }
-    assert_eq!(asked.len(), 3, "unusual names are passed to the source of PVs");
+    assert_eq!(requested.len(), 3, "unusual names are passed to the source of PVs");
 }
 
 // Row 6 of docs/reference/faults.md.
@@ -168,17 +168,17 @@ fn the_first_valid_claim_wins_and_invalid_claims_are_ignored() {
     searcher.handle(HERE, &claim(5064, u32::MAX, 5), now, &mut claims);
     searcher.handle(HERE, &claim(5065, u32::MAX, 5), now, &mut claims);
 
-    let heard: Vec<_> = claims.iter().map(|claim| (claim.server.port(), claim.is_first)).collect();
-    assert_eq!(heard, [(5064, true), (5065, false)]);
+    let received: Vec<_> = claims.iter().map(|claim| (claim.server.port(), claim.is_first)).collect();
+    assert_eq!(received, [(5064, true), (5065, false)]);
 }
 
 // Row 7 of docs/reference/faults.md.
 #[test]
 fn not_found_is_sent_only_on_circuits_and_only_when_requested() {
-    let wants_no = text(Request::Search { reply: 10, minor: 13, cid: Cid(7), again: 8 }, b"x");
+    let wants_not_found = text(Request::Search { reply: 10, minor: 13, cid: Cid(7), again: 8 }, b"x");
     let wants_silence = text(Request::Search { reply: 5, minor: 13, cid: Cid(9), again: 9 }, b"x");
     let mut out = Vec::new();
-    let datagram = [version(), wants_no.clone()].concat();
+    let datagram = [version(), wants_not_found.clone()].concat();
     Responder::new(6000, Now::for_test()).handle(HERE, &datagram, &mut |_| false, &mut out);
     assert_eq!(out, [], "NOT_FOUND over UDP would cause a storm");
 
@@ -187,18 +187,18 @@ fn not_found_is_sent_only_on_circuits_and_only_when_requested() {
     let n_greeting = circuit.ready().len();
     circuit.sent(n_greeting);
     let mut events = Vec::new();
-    circuit.received(&[version(), wants_no, wants_silence].concat(), now, &mut events);
+    circuit.received(&[version(), wants_not_found, wants_silence].concat(), now, &mut events);
     for event in events {
-        let server::Event::Search { asked, name } = event else { panic!("{event:?}") };
+        let server::Event::Search { search, name } = event else { panic!("{event:?}") };
         assert_eq!(name, "x");
-        circuit.searched(asked, None);
-        circuit.searched(asked, Some(6000));
+        circuit.searched(search, None);
+        circuit.searched(search, Some(6000));
     }
 
-    let said: Vec<Answer> =
+    let replies: Vec<Answer> =
         recording::messages(circuit.ready()).iter().map(|m| Answer::from_header(&m.header)).collect();
     let found = |cid| Answer::Search { port: 6000, count: 0, address: u32::MAX, cid: Cid(cid) };
-    assert_eq!(said, [Answer::NotFound { reply: 10, minor: 13, cid: Cid(7), again: 8 }, found(7), found(9)]);
+    assert_eq!(replies, [Answer::NotFound { reply: 10, minor: 13, cid: Cid(7), again: 8 }, found(7), found(9)]);
 }
 
 // Row 60 of docs/reference/faults.md.
@@ -227,8 +227,8 @@ fn the_version_in_a_search_reply_does_not_affect_the_circuit() {
     circuit.received(&bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), now, &mut Vec::new());
     circuit.read(Sid(1), DbrType(6), 0, Ioid(1));
 
-    let asked = recording::messages(circuit.ready());
-    assert_eq!(asked[0].header.count, 0, "as many as available, supported from minor version 13 on");
+    let requests = recording::messages(circuit.ready());
+    assert_eq!(requests[0].header.count, 0, "as many as available, supported from minor version 13 on");
 }
 
 #[test]

@@ -103,13 +103,13 @@ impl Server {
 
     /// Creates channel 0.
     fn connected(mut self) -> Server {
-        self.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+        self.receive(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
         self.drain();
         self.events.clear();
         self
     }
 
-    fn hear(&mut self, messages: &[Vec<u8>]) {
+    fn receive(&mut self, messages: &[Vec<u8>]) {
         let n_before = self.events.len();
         self.circuit.received(&messages.concat(), self.now, &mut self.events);
         let events = self.events[n_before..].to_vec();
@@ -164,7 +164,7 @@ impl Server {
     /// Whether the server replies to an echo request.
     fn is_usable(&mut self) -> bool {
         self.drain();
-        self.hear(&[bare(Request::Echo {})]);
+        self.receive(&[bare(Request::Echo {})]);
         matches!(self.drain().as_slice(), [(Header { command: 23, .. }, _)])
     }
 }
@@ -207,7 +207,7 @@ fn event_add(sid: u32, subscription: u32, mask: u16) -> Vec<u8> {
 fn a_misaligned_payload_gets_an_error_reply_and_closes_the_circuit() {
     let mut server = Server::with_channel();
 
-    server.hear(&[with(Request::Write { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(7) }, &[0; 12])]);
+    server.receive(&[with(Request::Write { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(7) }, &[0; 12])]);
 
     assert_eq!(server.last(), Answer::Error { cid: Cid(7), status: Eca::INTERNAL });
     assert!(server.is_closed());
@@ -221,12 +221,12 @@ fn an_oversized_put_is_rejected_by_its_header_and_the_circuit_stays_usable() {
     let mut head = Vec::new();
     write.header(1 << 21).encode(&mut head);
 
-    server.hear(&[head]);
+    server.receive(&[head]);
     assert_eq!(
         server.last(),
         Answer::WriteNotify { dbr: DbrType(6), count: 1 << 18, status: Eca::TOLARGE, ioid: Ioid(9) }
     );
-    (0..32).for_each(|_| server.hear(&[vec![0; 1 << 16]]));
+    (0..32).for_each(|_| server.receive(&[vec![0; 1 << 16]]));
 
     assert!(server.is_usable());
     assert_eq!(server.events, []);
@@ -253,16 +253,16 @@ fn an_invalid_count_or_type_fails_only_its_operation_on_the_server() {
         (put(0, 100_000, &large), Eca::BADCOUNT),
         (put(6, 101, &large), Eca::TOLARGE),
     ] {
-        server.hear(std::slice::from_ref(&message));
+        server.receive(std::slice::from_ref(&message));
 
-        let Answer::WriteNotify { status: told, ioid: Ioid(1), .. } = server.last() else { unreachable!() };
-        assert_eq!(told, status, "{:x?}", &message[..24]);
+        let Answer::WriteNotify { status: reported, ioid: Ioid(1), .. } = server.last() else { unreachable!() };
+        assert_eq!(reported, status, "{:x?}", &message[..24]);
         assert!(server.is_usable());
     }
     for (dbr, count, status) in
         [(99, 1, Eca::BADTYPE), (35, 1, Eca::GETFAIL), (6, u32::MAX, Eca::TOLARGE), (0, 1 << 26, Eca::TOLARGE)]
     {
-        server.hear(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
+        server.receive(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
 
         let (header, payload) = server.drain().pop().unwrap();
         assert!(Answer::from_header(&header).to_string().contains(&status.to_string()), "{dbr} {count}");
@@ -280,8 +280,8 @@ fn bytes_of_another_protocol_close_the_circuit_before_a_full_header() {
         let mut whole = Server::new();
         let mut in_pieces = Server::new();
 
-        whole.hear(&[word.to_vec()]);
-        word.iter().for_each(|byte| in_pieces.hear(&[vec![*byte]]));
+        whole.receive(&[word.to_vec()]);
+        word.iter().for_each(|byte| in_pieces.receive(&[vec![*byte]]));
 
         assert!(whole.is_closed() && in_pieces.is_closed(), "{word:?}");
     }
@@ -293,7 +293,7 @@ fn a_version_message_received_byte_by_byte_is_accepted() {
     let mut server = Server::new();
     let version = bare(Request::Version { priority: 0, minor: 13, sequence: 0 });
 
-    version.iter().for_each(|byte| server.hear(&[vec![*byte]]));
+    version.iter().for_each(|byte| server.receive(&[vec![*byte]]));
 
     assert!(server.is_usable());
 }
@@ -306,12 +306,12 @@ fn a_missing_or_unusual_version_is_served_and_a_too_old_one_is_rejected() {
         let version = first.map(|minor| bare(Request::Version { priority: 0, minor, sequence: 0 }));
         let create = text(Request::CreateChan { cid: Cid(1), minor: 13 }, b"x");
 
-        server.hear(&[version.unwrap_or_default(), create]);
+        server.receive(&[version.unwrap_or_default(), create]);
 
         assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(1), .. }));
     }
     let mut server = Server::new();
-    server.hear(&[text(Request::CreateChan { cid: Cid(1), minor: 3 }, b"x")]);
+    server.receive(&[text(Request::CreateChan { cid: Cid(1), minor: 3 }, b"x")]);
     assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::DEFUNCT });
 }
 
@@ -319,7 +319,7 @@ fn a_missing_or_unusual_version_is_served_and_a_too_old_one_is_rejected() {
 #[test]
 fn requests_with_unknown_channel_ids_are_rejected_without_closing_the_circuit() {
     let mut server = Server::with_channel();
-    server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"again")]);
+    server.receive(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"again")]);
     assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(7), sid: Sid(1), .. }), "the same number twice");
 
     let (dbr, sid, ioid) = (DbrType(6), Sid(1000), Ioid(1));
@@ -335,7 +335,7 @@ fn requests_with_unknown_channel_ids_are_rejected_without_closing_the_circuit() 
     ] {
         let mut server = Server::with_channel();
 
-        server.hear(&[request]);
+        server.receive(&[request]);
 
         assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::INTERNAL });
         assert!(server.events.is_empty() && server.is_usable(), "{:?}", server.events);
@@ -346,12 +346,12 @@ fn requests_with_unknown_channel_ids_are_rejected_without_closing_the_circuit() 
 #[test]
 fn clearing_a_channel_ends_its_subscriptions_only() {
     let mut server = Server::with_channel();
-    server.hear(&[text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y")]);
-    server.hear(&[event_add(0, 1, 1), event_add(0, 2, 1), event_add(1, 3, 1)]);
+    server.receive(&[text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y")]);
+    server.receive(&[event_add(0, 1, 1), event_add(0, 2, 1), event_add(1, 3, 1)]);
 
-    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) }), event_add(1, 1, 1), event_add(1, 2, 1)]);
+    server.receive(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) }), event_add(1, 1, 1), event_add(1, 2, 1)]);
     assert!(!matches!(server.last(), Answer::Error { .. }), "the numbers of its subscriptions are free");
-    server.hear(&[event_add(1, 3, 1)]);
+    server.receive(&[event_add(1, 3, 1)]);
 
     assert_eq!(server.last(), Answer::Error { cid: Cid(8), status: Eca::ALLOCMEM }, "the other number is in use");
 }
@@ -363,12 +363,12 @@ fn a_channel_created_while_another_is_cleared_gets_its_own_server_id() {
     let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
     let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
 
-    server.hear(&[create(), event_add(0, 1, 1), clear]);
+    server.receive(&[create(), event_add(0, 1, 1), clear]);
     assert!(matches!(server.drain()[1], (Header { command: 18, p2: 1, .. }, _)), "not the number being cleared");
-    server.hear(&[create()]);
+    server.receive(&[create()]);
     assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "the number is free now");
 
-    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
+    server.receive(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
     assert_eq!(
         server.last(),
         Answer::Error { cid: Cid(u32::MAX), status: Eca::INTERNAL },
@@ -380,19 +380,19 @@ fn a_channel_created_while_another_is_cleared_gets_its_own_server_id() {
 #[test]
 fn user_and_host_names_are_rejected_after_the_first_channel() {
     let mut server = Server::new();
-    server.hear(&[text(Request::ClientName {}, b"ann"), text(Request::HostName {}, b"desk")]);
-    server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+    server.receive(&[text(Request::ClientName {}, b"ann"), text(Request::HostName {}, b"desk")]);
+    server.receive(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
     server.drain();
-    let said = server.events.len();
+    let n_events = server.events.len();
 
     for request in [text(Request::ClientName {}, b"root"), text(Request::HostName {}, b"control room")] {
-        server.hear(&[request]);
+        server.receive(&[request]);
 
         assert!(matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }));
     }
 
     assert!(matches!(&server.events[1], server::Event::Identity { user, host } if user == "ann" && host == "desk"));
-    assert_eq!(server.events.len(), said, "the later ones are rejected");
+    assert_eq!(server.events.len(), n_events, "the later ones are rejected");
     assert!(server.is_usable());
 }
 
@@ -401,7 +401,7 @@ fn a_server_circuit_survives_any_bytes_with_bounded_memory() {
     let recordings: Vec<Vec<u8>> = Recording::all()
         .iter()
         .filter(|recording| recording.is_stream())
-        .map(|recording| recording.said(Way::ToServer).iter().flat_map(recording::Message::bytes).collect())
+        .map(|recording| recording.messages_to(Way::ToServer).iter().flat_map(recording::Message::bytes).collect())
         .collect();
     let (mut n_closed, mut n_open) = (0, 0);
     for seed in 0..3000 {
@@ -413,7 +413,7 @@ fn a_server_circuit_survives_any_bytes_with_bounded_memory() {
         let mut server = Server::new();
         let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
         for piece in bytes.chunks(piece) {
-            server.hear(&[piece.to_vec()]);
+            server.receive(&[piece.to_vec()]);
             // Each message has at least 16 bytes, and causes at most one event for itself and one for the identity.
             assert!(server.events.len() <= bytes.len() / 8 + 2, "seed {seed}");
         }
@@ -435,7 +435,7 @@ fn a_client_circuit_survives_any_bytes_with_bounded_memory() {
     let recordings: Vec<Vec<u8>> = Recording::all()
         .iter()
         .filter(|recording| recording.is_stream())
-        .map(|recording| recording.said(Way::ToClient).iter().flat_map(recording::Message::bytes).collect())
+        .map(|recording| recording.messages_to(Way::ToClient).iter().flat_map(recording::Message::bytes).collect())
         .collect();
     for seed in 0..3000 {
         let mut chance = Chance(seed);
@@ -461,13 +461,13 @@ fn a_client_circuit_survives_any_bytes_with_bounded_memory() {
 fn an_echo_returns_its_payload() {
     let mut server = Server::new();
 
-    server.hear(&[with(Request::Echo {}, b"12345678"), bare(Request::Echo {})]);
+    server.receive(&[with(Request::Echo {}, b"12345678"), bare(Request::Echo {})]);
 
     let payloads: Vec<Vec<u8>> = server.drain().into_iter().map(|(_, payload)| payload).collect();
     assert_eq!(payloads, [b"12345678".to_vec(), vec![]]);
 }
 
-fn heard(circuit: &mut client::Circuit, bytes: &[u8]) -> Vec<client::Event> {
+fn events_of(circuit: &mut client::Circuit, bytes: &[u8]) -> Vec<client::Event> {
     let mut events = Vec::new();
     circuit.received(bytes, Now::for_test(), &mut events);
     events
@@ -476,18 +476,18 @@ fn heard(circuit: &mut client::Circuit, bytes: &[u8]) -> Vec<client::Event> {
 // Row 60 of docs/reference/faults.md.
 #[test]
 fn a_client_requests_variable_counts_only_from_servers_that_support_them() {
-    for (minor, count_asked) in [(12, 10), (MINOR_VERSION, 0)] {
+    for (minor, requested) in [(12, 10), (MINOR_VERSION, 0)] {
         let mut circuit = client_circuit(Now::for_test());
         let server = Answer::Version { valid: 0, minor: u32::from(minor), sequence: 0 };
         let created = Answer::CreateChan { dbr: DbrType(6), count: 10, cid: Cid(1), sid: Sid(4) };
-        heard(&mut circuit, &[with_answer(server, &[]), with_answer(created, &[])].concat());
+        events_of(&mut circuit, &[with_answer(server, &[]), with_answer(created, &[])].concat());
         let n_ready = circuit.ready().len();
         circuit.sent(n_ready);
 
         circuit.read(Sid(4), DbrType(6), 0, Ioid(1));
 
         let (header, _) = Header::decode(circuit.ready()).unwrap();
-        assert_eq!(header.count, count_asked, "an old server does not support 0");
+        assert_eq!(header.count, requested, "an old server does not support 0");
     }
 }
 
@@ -508,12 +508,14 @@ fn an_invalid_reply_fails_only_its_operation_on_the_client() {
         (answer(6, 1 << 18, 1 << 21), Eca::TOLARGE),
         (answer(31, 1, 8), Eca::BADCOUNT),
     ] {
-        let [client::Event::ReadDone { result, .. }] = &heard(&mut circuit, &bytes)[..] else { panic!("{bytes:?}") };
+        let [client::Event::ReadDone { result, .. }] = &events_of(&mut circuit, &bytes)[..] else {
+            panic!("{bytes:?}")
+        };
 
         assert_eq!(*result, Err(status));
     }
-    let fine = heard(&mut circuit, &answer(6, 1, 8));
-    assert!(matches!(fine[..], [client::Event::ReadDone { ioid: Ioid(1), result: Ok(_), .. }]), "{fine:?}");
+    let valid = events_of(&mut circuit, &answer(6, 1, 8));
+    assert!(matches!(valid[..], [client::Event::ReadDone { ioid: Ioid(1), result: Ok(_), .. }]), "{valid:?}");
 }
 
 // Row 61 of docs/reference/faults.md.
@@ -524,10 +526,10 @@ fn updates_without_a_subscription_create_no_events() {
     let update = Answer::EventAdd { dbr: DbrType(6), count: 1, status: Eca::NORMAL, subscription };
     let flood = with_answer(update, &[0; 8]).repeat(10_000);
 
-    let mut nobody = Unsubscribed(Vec::new());
-    circuit.received(&flood, Now::for_test(), &mut nobody);
+    let mut listener = Unsubscribed(Vec::new());
+    circuit.received(&flood, Now::for_test(), &mut listener);
 
-    assert_eq!(nobody.0, []);
+    assert_eq!(listener.0, []);
 }
 
 /// Stores all events except updates, which it does not want.

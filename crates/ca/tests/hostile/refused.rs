@@ -8,7 +8,7 @@ fn a_create_request_with_an_oversized_payload_fails_only_itself() {
     let mut server = Server::with_channel();
     let create = Request::CreateChan { cid: Cid(8), minor: 13 };
 
-    server.hear(&[with(create, &[b'x'; 1 << 20])]);
+    server.receive(&[with(create, &[b'x'; 1 << 20])]);
 
     assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::TOLARGE });
     assert!(server.is_usable());
@@ -18,7 +18,7 @@ fn a_create_request_with_an_oversized_payload_fails_only_itself() {
 fn a_channel_name_without_terminator_is_rejected() {
     let mut server = Server::with_channel();
 
-    server.hear(&[with(Request::CreateChan { cid: Cid(8), minor: 13 }, &[b'x'; 8])]);
+    server.receive(&[with(Request::CreateChan { cid: Cid(8), minor: 13 }, &[b'x'; 8])]);
 
     assert_eq!(server.last(), Answer::CreateChFail { cid: Cid(8) });
     assert!(server.is_usable());
@@ -40,7 +40,7 @@ fn a_subscription_with_an_invalid_mask_type_or_id_fails_only_itself() {
     ] {
         let mut server = Server::with_channel();
 
-        server.hear(&messages);
+        server.receive(&messages);
 
         assert!(
             server
@@ -59,13 +59,13 @@ fn an_overlong_or_unterminated_user_or_host_name_is_ignored() {
         for (name, is_kept) in [(vec![b'a'; 512], true), (vec![b'a'; 513], false), (vec![b'a'; 60_000], false)] {
             let mut server = Server::new();
 
-            server.hear(&[text(request, &name)]);
+            server.receive(&[text(request, &name)]);
 
             assert!(server.is_usable(), "{} bytes", name.len());
             assert_eq!(server.events.iter().any(|event| matches!(event, server::Event::Identity { .. })), is_kept);
         }
         let mut server = Server::new();
-        server.hear(&[with(request, &[b'a'; 16])]);
+        server.receive(&[with(request, &[b'a'; 16])]);
         assert!(matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }), "no NUL");
         assert!(server.is_usable(), "no NUL");
     }

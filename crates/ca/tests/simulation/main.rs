@@ -36,7 +36,7 @@ fn every_operation_ends_once_and_every_update_is_delivered_or_counted() {
         world.settle();
 
         world.check();
-        n_updates += world.client.wanted.values().map(|wanted| wanted.n_updates).sum::<u64>();
+        n_updates += world.client.subscriptions.values().map(|subscription| subscription.n_updates).sum::<u64>();
         n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
     }
     assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the scenario produces updates and merges them");
@@ -76,11 +76,11 @@ fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
     let (mut searcher, mut responder) = (Searcher::new(1), Responder::new(5064, start));
     let (mut beacons, mut shares) = (BeaconMonitor::new(start), SearchShares::new(100, 1000));
     (0..20).for_each(|cid| searcher.add(Cid(cid), "x", start));
-    let mut said = Vec::new();
+    let mut log = Vec::new();
     for step in 0..6000 {
         let mut now = start + Duration::from_millis(100 * step);
         now.wall.unix_s += ahead_s(step);
-        let (mut out, mut events, mut asked, mut anomalies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut out, mut events, mut requests, mut anomalies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         searcher.tick(now, &mut out);
         responder.tick(now, &mut out);
         for datagram in &out {
@@ -88,14 +88,14 @@ fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
         }
         client.tick(now, &mut events);
         // An incomplete message.
-        server.received(if step == 100 { &[0] } else { &[] }, now, &mut asked);
-        server.tick(now, &mut asked);
+        server.received(if step == 100 { &[0] } else { &[] }, now, &mut requests);
+        server.tick(now, &mut requests);
         let admits = shares.admits(CLIENT.ip(), 60, now);
         let deadlines = [searcher.deadline(), responder.deadline(), client.deadline(), server.deadline()];
         let deadlines = deadlines.map(|at| at.map(|at| at.saturating_duration_since(start.monotonic)));
-        said.push(format!("{step} {out:?} {events:?} {asked:?} {anomalies:?} {admits} {deadlines:?}"));
+        log.push(format!("{step} {out:?} {events:?} {requests:?} {anomalies:?} {admits} {deadlines:?}"));
     }
-    said
+    log
 }
 
 // Row 76 of docs/reference/faults.md.
@@ -108,9 +108,7 @@ fn wall_clock_jumps_do_not_affect_messages_or_deadlines() {
 
     let differs = steady.iter().zip(&jumping).find(|(steady, jumping)| steady != jumping);
     assert_eq!(differs, None);
-    assert!(
-        steady.iter().any(|said| said.contains("Closed")) && steady.iter().any(|said| said.contains("Unresponsive"))
-    );
+    assert!(steady.iter().any(|log| log.contains("Closed")) && steady.iter().any(|log| log.contains("Unresponsive")));
 }
 
 /// Datagrams in transit, by time of arrival.
@@ -160,10 +158,10 @@ fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Durat
     let n_served = names.iter().filter(|name| server_of(name) < n_servers).count();
     let (mut claims, mut now) = (Vec::new(), start);
     while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
-        let mut asked = Vec::new();
-        searcher.tick(now, &mut asked);
-        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: the burst is limited");
-        for Datagram { to, bytes } in asked {
+        let mut searches = Vec::new();
+        searcher.tick(now, &mut searches);
+        assert!(searches.len() <= limit::SEARCH_BURST, "seed {seed}: the burst is limited");
+        for Datagram { to, bytes } in searches {
             assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
             (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
         }
@@ -223,7 +221,7 @@ fn ten_thousand_served_names_are_found_quickly_with_few_datagrams() {
     let n_sent_max = searches.iter().map(|(.., n_sent)| *n_sent).max().unwrap();
     assert!(n_sent_max < 2_000, "{n_sent_max}");
     // With nearly half of all datagrams lost, the maximum depends on a single datagram; only the median is meaningful.
-    let mut took: Vec<Duration> = searches.iter().map(|(_, took, _)| *took).collect();
-    took.sort_unstable();
-    assert!(took[took.len() / 2] < limit::SEARCH_PERIOD_MAX, "{took:?}");
+    let mut durations: Vec<Duration> = searches.iter().map(|(_, durations, _)| *durations).collect();
+    durations.sort_unstable();
+    assert!(durations[durations.len() / 2] < limit::SEARCH_PERIOD_MAX, "{durations:?}");
 }

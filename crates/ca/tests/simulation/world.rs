@@ -80,7 +80,7 @@ pub struct Watch {
     pub pv: usize,
     pub cursor: Cursor,
     pub n_posted: u64,
-    pub n_taken: u64,
+    pub n_delivered: u64,
 }
 
 /// The server circuit with a model of the PVs and channels that it serves.
@@ -95,7 +95,7 @@ pub struct ServerEnd {
 }
 
 impl ServerEnd {
-    fn hear(&mut self, bytes: &[u8], now: Now) {
+    fn receive(&mut self, bytes: &[u8], now: Now) {
         let mut events = Vec::new();
         self.circuit.received(bytes, now, &mut events);
         self.circuit.tick(now, &mut events);
@@ -128,7 +128,7 @@ impl ServerEnd {
                 let pv = self.channels[&sid];
                 let cursor = self.pvs[pv].ring.cursor(mask);
                 self.circuit.update(sid, dbr, 0, subscription, Ok(&self.pvs[pv].reading())).unwrap();
-                self.watches.insert(subscription.0, Watch { sid, dbr, pv, cursor, n_posted: 0, n_taken: 0 });
+                self.watches.insert(subscription.0, Watch { sid, dbr, pv, cursor, n_posted: 0, n_delivered: 0 });
             }
             server::Event::Cancel { subscription, .. } => {
                 self.watches.remove(&subscription.0).unwrap();
@@ -155,7 +155,7 @@ impl ServerEnd {
         let mut is_any = false;
         for (&id, watch) in &mut self.watches {
             let Some(post) = self.pvs[watch.pv].ring.next(&mut watch.cursor) else { continue };
-            watch.n_taken += 1;
+            watch.n_delivered += 1;
             is_any = true;
             self.circuit.update(watch.sid, watch.dbr, 0, SubscriptionId(id), Ok(&post.reading)).unwrap();
         }
@@ -171,7 +171,7 @@ impl ServerEnd {
 }
 
 /// The client's state of a subscription.
-pub struct Wanted {
+pub struct OpenSubscription {
     pub sid: Sid,
     pub dbr: DbrType,
     pub n_updates: u64,
@@ -179,18 +179,18 @@ pub struct Wanted {
 }
 
 /// Collects the events of the client circuit.
-struct Heard<'a> {
-    wanted: &'a BTreeMap<u32, Wanted>,
+struct EventCollector<'a> {
+    subscriptions: &'a BTreeMap<u32, OpenSubscription>,
     events: Vec<client::Event>,
 }
 
-impl client::Listener for Heard<'_> {
+impl client::Listener for EventCollector<'_> {
     fn event(&mut self, event: client::Event) {
         self.events.push(event);
     }
 
     fn wants(&self, subscription: SubscriptionId) -> bool {
-        self.wanted.contains_key(&subscription.0)
+        self.subscriptions.contains_key(&subscription.0)
     }
 }
 
@@ -203,7 +203,7 @@ pub struct ClientEnd {
     pub reads: HashMap<Ioid, ()>,
     pub writes: HashMap<Ioid, ()>,
     pub written: Vec<i32>,
-    pub wanted: BTreeMap<u32, Wanted>,
+    pub subscriptions: BTreeMap<u32, OpenSubscription>,
     pub next: u32,
 }
 
@@ -236,25 +236,25 @@ impl ClientEnd {
 
     fn subscribe(&mut self, sid: Sid, dbr: DbrType) {
         let id = self.number();
-        self.wanted.insert(id, Wanted { sid, dbr, n_updates: 0, last: None });
+        self.subscriptions.insert(id, OpenSubscription { sid, dbr, n_updates: 0, last: None });
         self.circuit.subscribe(sid, dbr, 0, EventMask::VALUE, SubscriptionId(id));
     }
 
     fn cancel(&mut self, id: u32) {
-        let Some(Wanted { sid, dbr, .. }) = self.wanted.remove(&id) else { return };
+        let Some(OpenSubscription { sid, dbr, .. }) = self.subscriptions.remove(&id) else { return };
         self.circuit.cancel(sid, dbr, 0, SubscriptionId(id));
     }
 
     fn clear(&mut self, index: usize) {
         let (cid, sid, _) = self.channels.swap_remove(index);
-        self.wanted.retain(|_, wanted| wanted.sid != sid);
+        self.subscriptions.retain(|_, subscription| subscription.sid != sid);
         self.circuit.clear(cid, sid);
     }
 
-    fn hear(&mut self, bytes: &[u8], now: Now) {
-        let mut heard = Heard { wanted: &self.wanted, events: Vec::new() };
-        self.circuit.received(bytes, now, &mut heard);
-        heard.events.into_iter().for_each(|event| self.act(event));
+    fn receive(&mut self, bytes: &[u8], now: Now) {
+        let mut collector = EventCollector { subscriptions: &self.subscriptions, events: Vec::new() };
+        self.circuit.received(bytes, now, &mut collector);
+        collector.events.into_iter().for_each(|event| self.act(event));
     }
 
     fn act(&mut self, event: client::Event) {
@@ -275,11 +275,11 @@ impl ClientEnd {
                 result.unwrap();
             }
             client::Event::Update { subscription, result, .. } => {
-                let wanted = self.wanted.get_mut(&subscription.0).expect("updates only for open subscriptions");
+                let open = self.subscriptions.get_mut(&subscription.0).expect("updates only for open subscriptions");
                 let number = number(&result.unwrap());
-                assert!(wanted.last.is_none_or(|last| last < number), "{:?} {number}", wanted.last);
-                wanted.last = Some(number);
-                wanted.n_updates += 1;
+                assert!(open.last.is_none_or(|last| last < number), "{:?} {number}", open.last);
+                open.last = Some(number);
+                open.n_updates += 1;
             }
             other => panic!("{other:?}"),
         }
@@ -319,7 +319,7 @@ impl World {
                 reads: HashMap::new(),
                 writes: HashMap::new(),
                 written: Vec::new(),
-                wanted: BTreeMap::new(),
+                subscriptions: BTreeMap::new(),
                 next: 0,
             },
             server: ServerEnd {
@@ -360,8 +360,8 @@ impl World {
         let wire = if is_client { &mut self.to_client } else { &mut self.to_server };
         let bytes: Vec<u8> = wire.drain(..n_max.min(wire.len())).collect();
         match is_client {
-            true => self.client.hear(&bytes, self.now),
-            false => self.server.hear(&bytes, self.now),
+            true => self.client.receive(&bytes, self.now),
+            false => self.server.receive(&bytes, self.now),
         }
     }
 
@@ -380,8 +380,8 @@ impl World {
             }
             (3, Some((_, sid, _))) => self.client.subscribe(sid, dbr),
             (4, _) if self.chance.below(2) == 0 => {
-                let wanted: Vec<u32> = self.client.wanted.keys().copied().collect();
-                self.chance.pick(&wanted).into_iter().for_each(|id| self.client.cancel(id));
+                let ids: Vec<u32> = self.client.subscriptions.keys().copied().collect();
+                self.chance.pick(&ids).into_iter().for_each(|id| self.client.cancel(id));
             }
             (5, Some(_)) if self.chance.below(4) == 0 => {
                 let index = self.chance.below(self.client.channels.len());
@@ -425,16 +425,20 @@ impl World {
     }
 
     pub fn check(&self) {
-        let ClientEnd { creating, reads, writes, wanted, written, channels, .. } = &self.client;
+        let ClientEnd { creating, reads, writes, subscriptions, written, channels, .. } = &self.client;
         assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "every operation has ended");
         assert_eq!(written, &self.server.written, "puts arrive in order");
         assert_eq!(channels.len(), self.server.channels.len());
-        assert_eq!(wanted.len(), self.server.watches.len());
+        assert_eq!(subscriptions.len(), self.server.watches.len());
         for (id, watch) in &self.server.watches {
-            let wanted = &wanted[id];
-            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "every post is taken or counted as merged");
-            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "the first value and every post taken");
-            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "the newest value arrives");
+            let subscription = &subscriptions[id];
+            assert_eq!(
+                watch.n_delivered + watch.cursor.merged,
+                watch.n_posted,
+                "every post is taken or counted as merged"
+            );
+            assert_eq!(subscription.n_updates, 1 + watch.n_delivered, "the first value and every post taken");
+            assert_eq!(subscription.last, Some(self.server.pvs[watch.pv].number), "the newest value arrives");
         }
     }
 }

@@ -139,7 +139,7 @@ impl Recording {
     }
 
     /// The messages to one end.
-    pub fn said(&self, to: Way) -> Vec<Message> {
+    pub fn messages_to(&self, to: Way) -> Vec<Message> {
         self.messages().into_iter().filter(|(way, _)| *way == to).map(|(_, message)| message).collect()
     }
 
@@ -165,11 +165,11 @@ fn parsed(line: &str) -> Line {
         Some(b'<') => Way::ToClient,
         _ => return Line::Comment(line.into()),
     };
-    Line::Bytes(way, line[1..].split_whitespace().flat_map(unpacked).collect(), line.into())
+    Line::Bytes(way, line[1..].split_whitespace().flat_map(decode_word).collect(), line.into())
 }
 
 /// Decodes hex, `00*40` for zeros, or `i32:0+7*20000` for a series of numbers.
-fn unpacked(word: &str) -> Vec<u8> {
+fn decode_word(word: &str) -> Vec<u8> {
     if let Some(n_zeros) = word.strip_prefix("00*") {
         return vec![0; n_zeros.parse().unwrap()];
     }

@@ -160,7 +160,7 @@ fn in_order(traffic: &SearchMonitor) -> Vec<&NameTraffic> {
         _ => 2,
     };
     let mut names: Vec<&NameTraffic> = traffic.names().iter().collect();
-    names.sort_by_key(|name| (urgency(name), std::cmp::Reverse(name.n_asked)));
+    names.sort_by_key(|name| (urgency(name), std::cmp::Reverse(name.n_searches)));
     names
 }
 
@@ -184,8 +184,8 @@ fn report(traffic: &SearchMonitor, elapsed: Duration, n_rows: usize) -> String {
         text += &format!("  {:<width$}  {:>7} {:>8}  ANSWER, ASKED BY\n", "NAME", "ASKED", "PER S");
     }
     for name in shown() {
-        let (rate, answer, by) = (per_s(name.n_asked, elapsed), servers_text(name), clients_text(name));
-        text += &format!("  {:<width$}  {:>7} {rate:>8.2}  {answer}, {by}\n", name.name, name.n_asked);
+        let (rate, answer, by) = (per_s(name.n_searches, elapsed), servers_text(name), clients_text(name));
+        text += &format!("  {:<width$}  {:>7} {rate:>8.2}  {answer}, {by}\n", name.name, name.n_searches);
     }
     if names.len() > n_rows {
         text += &format!("  and {} more names (--rows)\n", names.len() - n_rows);
@@ -204,7 +204,7 @@ fn report(traffic: &SearchMonitor, elapsed: Duration, n_rows: usize) -> String {
 fn clients_text(name: &NameTraffic) -> String {
     const SHOWN: usize = 3;
     let mut clients: Vec<_> = name.clients.iter().collect();
-    clients.sort_by_key(|client| std::cmp::Reverse(client.n_asked));
+    clients.sort_by_key(|client| std::cmp::Reverse(client.n_searches));
     let mut text: Vec<String> = clients.iter().take(SHOWN).map(|client| client.address.to_string()).collect();
     if clients.len() > SHOWN {
         text.push(format!("and {} more", clients.len() - SHOWN));
@@ -220,7 +220,7 @@ fn lines(traffic: &SearchMonitor, elapsed: Duration) -> String {
 fn name_object(name: &NameTraffic, elapsed: Duration) -> Map<String, Json> {
     let clients = name.clients.iter().map(|client| {
         let address = client.address.to_string();
-        Json::Object(Map::from_iter([("address".into(), address.into()), ("asked".into(), client.n_asked.into())]))
+        Json::Object(Map::from_iter([("address".into(), address.into()), ("asked".into(), client.n_searches.into())]))
     });
     let state = match name.state {
         NameState::Awaited => "awaited",
@@ -230,8 +230,8 @@ fn name_object(name: &NameTraffic, elapsed: Duration) -> Map<String, Json> {
     Map::from_iter([
         ("event".to_owned(), "name".into()),
         ("pv".to_owned(), name.name.clone().into()),
-        ("asked".to_owned(), name.n_asked.into()),
-        ("per_s".to_owned(), per_s(name.n_asked, elapsed).into()),
+        ("asked".to_owned(), name.n_searches.into()),
+        ("per_s".to_owned(), per_s(name.n_searches, elapsed).into()),
         ("clients".to_owned(), clients.collect()),
         ("state".to_owned(), state.into()),
         ("servers".to_owned(), name.servers.iter().map(SocketAddr::to_string).collect()),
@@ -259,29 +259,29 @@ mod tests {
     }
 
     /// A client searches for both names; two servers have the first, and no server has the other.
-    fn heard() -> SearchMonitor {
+    fn observed() -> SearchMonitor {
         let start = Now::for_test();
         let (mut client, mut traffic) = (Searcher::new(1), SearchMonitor::new(1));
-        let (mut asked, mut answers): (Vec<Datagram>, Vec<Datagram>) = Default::default();
+        let (mut searches, mut answers): (Vec<Datagram>, Vec<Datagram>) = Default::default();
         client.add(Cid(1), "x:twice", start);
         client.add(Cid(2), "no:such", start);
-        client.tick(start, &mut asked);
-        traffic.handle_broadcast(at("10.0.0.2:4000"), &asked.remove(0).bytes, start);
-        traffic.tick(start, &mut asked);
+        client.tick(start, &mut searches);
+        traffic.handle_broadcast(at("10.0.0.2:4000"), &searches.remove(0).bytes, start);
+        traffic.tick(start, &mut searches);
         for port in [5064, 6064] {
             let mut responder = Responder::new(port, start);
-            responder.handle(at("10.0.0.9:4000"), &asked[0].bytes, &mut |name| name == "x:twice", &mut answers);
+            responder.handle(at("10.0.0.9:4000"), &searches[0].bytes, &mut |name| name == "x:twice", &mut answers);
         }
         for answer in answers {
             traffic.answered(at("10.0.0.1:5064"), &answer.bytes, start);
         }
-        traffic.tick(start + Duration::from_secs(10), &mut asked);
+        traffic.tick(start + Duration::from_secs(10), &mut searches);
         traffic
     }
 
     #[test]
     fn a_search_report_lists_unanswered_names_before_duplicate_servers() {
-        let text = report(&heard(), Duration::from_secs(10), 40);
+        let text = report(&observed(), Duration::from_secs(10), 40);
 
         assert_eq!(
             text,
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn search_json_keys_are_the_same_as_in_the_help() {
-        let text = lines(&heard(), Duration::from_secs(10));
+        let text = lines(&observed(), Duration::from_secs(10));
 
         let first: Map<String, Json> = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((&first["pv"], &first["state"]), (&"no:such".into(), &"dead".into()));

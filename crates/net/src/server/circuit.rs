@@ -355,12 +355,12 @@ impl Circuit {
                 }
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
                 Event::Create { cid, name } => self.create(source, cid, &name, now),
-                Event::Search { asked, name } => {
+                Event::Search { search, name } => {
                     self.quota.count_search();
                     self.restart_idle_time(now);
                     // The client is connected to this server, so the port is that of this connection.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
-                    self.machine.searched(asked, port.filter(|_| source.serves(&name)));
+                    self.machine.searched(search, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid, now),
                 Event::Reply(answers) => self.machine.reply(&answers),
