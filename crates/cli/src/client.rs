@@ -175,9 +175,9 @@ mod tests {
     fn requested_types_are_parsed_and_shown_by_the_same_name() {
         use clap::ValueEnum as _;
 
-        for asked in RequestedType::value_variants() {
-            let name = asked.to_possible_value().unwrap();
-            assert_eq!(kind_name(asked.kind()), name.get_name());
+        for requested in RequestedType::value_variants() {
+            let name = requested.to_possible_value().unwrap();
+            assert_eq!(kind_name(requested.kind()), name.get_name());
         }
         let others = [Kind::I8, Kind::U16, Kind::U32, Kind::I64, Kind::U64].map(kind_name);
         assert_eq!(others, ["int8", "uint16", "uint32", "int64", "uint64"]);

@@ -215,7 +215,7 @@ mod tests {
         DisplayOptions::plain(Clock::utc())
     }
 
-    fn of(value: impl Into<Value>, meta: Meta) -> Reading {
+    fn reading_of(value: impl Into<Value>, meta: Meta) -> Reading {
         let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
         let time = TimeStamp { unix_s: 1_800_000_000, nanos: 5 };
         Reading { value: value.into(), alarm, time, meta: Some(Arc::new(meta)) }
@@ -230,7 +230,7 @@ mod tests {
         let meta = Meta { units: "mm".into(), ..Meta::default() };
 
         assert_eq!(
-            format!("{}\n", reading("x:y", &of(1.5, meta), &look())),
+            format!("{}\n", reading("x:y", &reading_of(1.5, meta), &look())),
             "{\"pv\":\"x:y\",\"value\":1.5,\"kind\":\"double\",\"count\":1,\"units\":\"mm\",\
              \"time\":\"2027-01-15T08:00:00.000000005Z\",\"severity\":\"MAJOR\",\"status\":\"HIHI\"}\n"
         );
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_json_enum_has_its_label_and_index() {
         let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
-        let object = parsed(reading("x", &of(Value::Scalar(Scalar::Enum(1)), meta), &look()));
+        let object = parsed(reading("x", &reading_of(Value::Scalar(Scalar::Enum(1)), meta), &look()));
 
         assert_eq!((&object["value"], &object["index"]), (&json!("On"), &json!(1)));
     }
@@ -248,7 +248,7 @@ mod tests {
     fn nan_and_infinity_are_json_strings() {
         let values = vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
 
-        let object = parsed(reading("x", &of(values, Meta::default()), &look()));
+        let object = parsed(reading("x", &reading_of(values, Meta::default()), &look()));
 
         assert_eq!(object["value"], json!(["nan", "inf", "-inf", 1e300]));
         assert_eq!(object["units"], Json::Null);
@@ -258,10 +258,13 @@ mod tests {
     fn json_floats_keep_their_short_digits_and_char_arrays_can_be_text() {
         let text = DisplayOptions { text: true, ..look() };
 
-        assert_eq!(parsed(reading("x", &of(0.1_f32, Meta::default()), &look()))["value"], json!(0.1));
-        assert_eq!(parsed(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text))["value"], json!("ab"));
-        assert_eq!(parsed(reading("x.DESC$", &of(b"ab\0".to_vec(), Meta::default()), &look()))["value"], json!("ab"));
-        assert_eq!(parsed(reading("x", &of(b"a".to_vec(), Meta::default()), &look()))["value"], json!([97]));
+        assert_eq!(parsed(reading("x", &reading_of(0.1_f32, Meta::default()), &look()))["value"], json!(0.1));
+        assert_eq!(parsed(reading("x", &reading_of(b"ab\0c".to_vec(), Meta::default()), &text))["value"], json!("ab"));
+        assert_eq!(
+            parsed(reading("x.DESC$", &reading_of(b"ab\0".to_vec(), Meta::default()), &look()))["value"],
+            json!("ab")
+        );
+        assert_eq!(parsed(reading("x", &reading_of(b"a".to_vec(), Meta::default()), &look()))["value"], json!([97]));
     }
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         let with_meta = DisplayOptions { with_meta: true, ..look() };
         let meta = Meta { display: Limits { low: -1.0, high: f64::NAN }, ..Meta::default() };
 
-        let object = parsed(reading("x", &of(1, meta), &with_meta));
+        let object = parsed(reading("x", &reading_of(1, meta), &with_meta));
 
         assert_eq!(
             object["meta"].to_string(),
@@ -292,7 +295,7 @@ mod tests {
         let meta = Meta { labels: vec!["Off".into()], ..Meta::default() };
         let with_meta = DisplayOptions { with_meta: true, ..look() };
 
-        for (key, _) in reading("x", &of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta).0 {
+        for (key, _) in reading("x", &reading_of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta).0 {
             assert!(KEYS.contains(&format!("\n  {key} ")), "{key} is in the help");
         }
     }
@@ -300,7 +303,7 @@ mod tests {
     #[test]
     fn every_numeric_type_is_a_json_number_and_an_unlabelled_enum_its_index() {
         let shown = |value: Value, look: &DisplayOptions| {
-            parsed(reading("x", &of(value, Meta::default()), look))["value"].clone()
+            parsed(reading("x", &reading_of(value, Meta::default()), look))["value"].clone()
         };
         let scalars = [
             Scalar::I8(-1),
@@ -327,13 +330,13 @@ mod tests {
     #[test]
     fn json_channel_information_has_the_documented_keys() {
         let server = "10.0.0.1:5064".parse().unwrap();
-        let said = ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
+        let channel = ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
 
         assert_eq!(
-            line(facts("x", &said, Some("ai"))),
+            line(facts("x", &channel, Some("ai"))),
             "{\"pv\":\"x\",\"server\":\"10.0.0.1:5064\",\"kind\":\"float\",\"count_max\":7,\"read\":true,\
              \"write\":false,\"record_type\":\"ai\"}\n"
         );
-        assert_eq!(facts("x", &said, None)["record_type"], Json::Null);
+        assert_eq!(facts("x", &channel, None)["record_type"], Json::Null);
     }
 }

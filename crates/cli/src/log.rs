@@ -48,7 +48,7 @@ impl LogFlags {
     }
 
     /// Writes a line that does not concern a peer.
-    pub fn say(&self, level: Level, what: &str) {
+    pub fn report(&self, level: Level, what: &str) {
         if level > self.level() {
             return;
         }

@@ -48,15 +48,15 @@ pub fn of_epics(notice: &Notice, clock: &Clock, now: SystemTime) -> Option<Strin
 mod tests {
     use super::*;
 
-    fn twins() -> Notice {
+    fn duplicate_servers() -> Notice {
         let at = |text: &str| text.parse().unwrap();
         Notice::TwoServers { pv: "x:y".into(), used: at("10.0.0.1:5064"), ignored: at("10.0.0.2:5064") }
     }
 
     #[test]
     fn duplicate_servers_are_reported_by_fodo_and_epics_tools() {
-        let epics = of_epics(&twins(), &Clock::local(), SystemTime::now()).unwrap();
-        let ours = own(&twins()).unwrap();
+        let epics = of_epics(&duplicate_servers(), &Clock::local(), SystemTime::now()).unwrap();
+        let ours = own(&duplicate_servers()).unwrap();
 
         assert!(epics.contains("Identical process variable names on multiple servers"), "{epics}");
         assert!(epics.contains("Connecting to: 10.0.0.1:5064, Ignored: 10.0.0.2:5064"), "{epics}");

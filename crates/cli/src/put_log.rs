@@ -381,10 +381,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
         let n_puts = 10 * WAITING_PUTS_MAX as u64;
         let put_log = PutLog::open(&path, Log::silent()).unwrap();
-        let (tell, left_out) = (put_log.callback(), put_log.left_out());
+        let (log_put, left_out) = (put_log.callback(), put_log.left_out());
 
-        (0..n_puts).for_each(|_| tell(note(vec![2.5; 1000])));
-        drop(tell);
+        (0..n_puts).for_each(|_| log_put(note(vec![2.5; 1000])));
+        drop(log_put);
         put_log.finish().unwrap();
 
         let text = std::fs::read_to_string(&path).unwrap();

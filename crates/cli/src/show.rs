@@ -318,16 +318,16 @@ mod tests {
             control: limits(-4.0, 1e20),
             ..Meta::default()
         };
-        let of = |kind| look().meta_lines(kind, &meta);
+        let meta_lines_of = |kind| look().meta_lines(kind, &meta);
         let spans = ["-1 to 1.5", "nan to 2", "-3 to 3", "-4 to 1e20"].map(str::to_owned);
         let [display, warning, alarm, control] = spans;
         let limits = [("display", display), ("warning", warning), ("alarm", alarm), ("control", control)];
 
-        assert_eq!(of(Kind::I32), [&[("units", "mm".to_owned())][..], &limits].concat());
+        assert_eq!(meta_lines_of(Kind::I32), [&[("units", "mm".to_owned())][..], &limits].concat());
         let first = [("units", "mm".to_owned()), ("precision", "3".to_owned())];
-        assert_eq!(of(Kind::F64), [&first[..], &limits].concat());
-        assert_eq!(of(Kind::F32), of(Kind::F64));
-        assert_eq!((of(Kind::Text), of(Kind::Enum)), (vec![], vec![]));
+        assert_eq!(meta_lines_of(Kind::F64), [&first[..], &limits].concat());
+        assert_eq!(meta_lines_of(Kind::F32), meta_lines_of(Kind::F64));
+        assert_eq!((meta_lines_of(Kind::Text), meta_lines_of(Kind::Enum)), (vec![], vec![]));
         let states = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
         assert_eq!(look().meta_lines(Kind::Enum, &states), [("states", "0 Off, 1 On".to_owned())]);
     }

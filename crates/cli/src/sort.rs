@@ -35,7 +35,7 @@ impl FileType {
 fn begins_with_a_command(file: &Path) -> bool {
     let Ok(bytes) = fodo_ioc::file::read(file) else { return false };
     let text = String::from_utf8_lossy(&bytes);
-    let is_said = |line: &&str| !line.is_empty() && (!line.starts_with('#') || line.starts_with("#!"));
-    let first = text.lines().map(str::trim).find(is_said);
+    let is_content = |line: &&str| !line.is_empty() && (!line.starts_with('#') || line.starts_with("#!"));
+    let first = text.lines().map(str::trim).find(is_content);
     first.is_some_and(|line| line.starts_with("#!") || fodo_ioc::shell::is_command(line))
 }

@@ -53,7 +53,7 @@ impl Ioc {
         ioc
     }
 
-    fn say(&mut self, commands: &str) {
+    fn enter(&mut self, commands: &str) {
         writeln!(self.input, "{commands}").unwrap();
     }
 
@@ -64,7 +64,7 @@ impl Ioc {
 
     /// The value that `dbgf` shows.
     fn value(&mut self, name: &str) -> String {
-        self.say(&format!("echo asked\ndbgf {name}"));
+        self.enter(&format!("echo asked\ndbgf {name}"));
         self.line_of("asked");
         self.line_of("DBF_").split_once(':').unwrap().1.trim().to_owned()
     }
@@ -114,7 +114,7 @@ fn saved_values_are_restored_after_a_kill_before_records_initialise() {
     let folder = folder("killed", &format!("{SCRIPT}create_monitor_set(s.req, 1, \"P=x:\")\n"));
     let file = folder.join("s.sav");
     let mut first = Ioc::start(&folder, &["st.cmd"]);
-    first.say("dbpf x:set 4.25\ndbpf x:set.DESC \"as chosen\"\ndbpf x:wave \"[1,2.5]\"");
+    first.enter("dbpf x:set 4.25\ndbpf x:set.DESC \"as chosen\"\ndbpf x:wave \"[1,2.5]\"");
     until("it is saved", || saved(&file, "x:wave") == Some("1 2.5".to_owned()));
     first.kill();
 
@@ -131,7 +131,7 @@ fn without_a_script_info_items_select_saved_fields_and_shutdown_saves_them() {
     let folder = folder("simple", "");
     let arguments = ["--autosave", "kept/here", "a.db"];
     let mut first = Ioc::start(&folder, &arguments);
-    first.say("dbpf x:set 7\ndbpf x:wave \"[3]\"");
+    first.enter("dbpf x:set 7\ndbpf x:wave \"[3]\"");
     first.line_of("DBF_DOUBLE[1]");
     first.stop();
 
@@ -155,14 +155,14 @@ fn a_truncated_save_file_is_reported_and_the_backup_is_restored_if_valid() {
     std::fs::write(&before, "").unwrap();
     let with_none = fed(&folder, &["st.cmd"], "dbgf x:set\nexit\n");
 
-    let told = text(&with_one.stderr);
-    assert!(text(&with_one.stdout).contains("DBF_DOUBLE:         1\n"), "{told}");
-    assert!(told.contains("s.sav is not used: it does not end with <END>"), "{told}");
-    assert!(told.contains("s.savB is restored instead\n"), "{told}");
-    let told = text(&with_none.stderr);
-    assert!(text(&with_none.stdout).contains("DBF_DOUBLE:         0\n"), "{told}");
-    assert!(told.contains("s.savB is not used: it is empty"), "{told}");
-    assert!(told.contains("s.sav: the IOC starts without its values"), "{told}");
+    let stderr = text(&with_one.stderr);
+    assert!(text(&with_one.stdout).contains("DBF_DOUBLE:         1\n"), "{stderr}");
+    assert!(stderr.contains("s.sav is not used: it does not end with <END>"), "{stderr}");
+    assert!(stderr.contains("s.savB is restored instead\n"), "{stderr}");
+    let stderr = text(&with_none.stderr);
+    assert!(text(&with_none.stdout).contains("DBF_DOUBLE:         0\n"), "{stderr}");
+    assert!(stderr.contains("s.savB is not used: it is empty"), "{stderr}");
+    assert!(stderr.contains("s.sav: the IOC starts without its values"), "{stderr}");
     assert_eq!(with_none.status.code(), Some(0));
 }
 
@@ -179,24 +179,24 @@ fn a_failed_save_keeps_the_last_file_is_reported_once_and_retried() {
     limited.current_dir(&folder).envs(fodo.get_envs().filter_map(|(name, value)| Some((name, value?))));
     limited.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut ioc = Ioc::of(limited);
-    ioc.say("dbpf x:set 1");
+    ioc.enter("dbpf x:set 1");
     until("it is saved", || saved(&file, "x:set.VAL") == Some("1".to_owned()));
 
     let long = vec!["123456789"; 500].join(",");
-    ioc.say(&format!("dbpf x:set 2\ndbpf x:wave \"[{long}]\""));
-    let told = std::iter::from_fn(|| Some(ioc.err.next())).find(|line| line.contains(" error: autosave: ")).unwrap();
-    assert!(told.contains("s.sav; the previous file is kept"), "{told}");
-    assert!(told.contains("File too large"), "{told}");
+    ioc.enter(&format!("dbpf x:set 2\ndbpf x:wave \"[{long}]\""));
+    let line = std::iter::from_fn(|| Some(ioc.err.next())).find(|line| line.contains(" error: autosave: ")).unwrap();
+    assert!(line.contains("s.sav; the previous file is kept"), "{line}");
+    assert!(line.contains("File too large"), "{line}");
     // Record processing is not blocked.
     assert_eq!(ioc.value("x:twice"), "4");
     let kept = saved(&file, "x:wave");
     assert_eq!((kept.as_deref(), folder.join("s.sav.tmp").exists()), (Some(""), false));
 
     // Another attempt fails as well, and is not reported.
-    ioc.say("epicsThreadSleep 2.5\ndbpf x:wave \"[1]\"");
-    let told = ioc.err.next();
-    let (_, n_failed) = told.split_once("s.sav is saved again; failed attempts: ").unwrap();
-    assert!(n_failed.parse::<u32>().unwrap() >= 2, "{told}");
+    ioc.enter("epicsThreadSleep 2.5\ndbpf x:wave \"[1]\"");
+    let line = ioc.err.next();
+    let (_, n_failed) = line.split_once("s.sav is saved again; failed attempts: ").unwrap();
+    assert!(n_failed.parse::<u32>().unwrap() >= 2, "{line}");
     assert_eq!(saved(&file, "x:wave"), Some("1".to_owned()));
 }
 
@@ -208,11 +208,11 @@ fn killing_an_ioc_during_a_save_never_leaves_a_corrupt_or_stale_file() {
     let mut number = 0;
     for round in 0..ROUNDS {
         let mut ioc = Ioc::start(&folder, &["st.cmd"]);
-        ioc.say(&format!("dbpf x:wave \"[{}]\"", vec!["1"; 2000].join(",")));
+        ioc.enter(&format!("dbpf x:wave \"[{}]\"", vec!["1"; 2000].join(",")));
         let commands: String = (number + 1..number + 30)
             .map(|number| format!("dbpf x:set {number}\nmanual_save s.req\necho saved {number}\n"))
             .collect();
-        ioc.say(&commands);
+        ioc.enter(&commands);
         // Further puts are waiting in the pipe, so the process ends during one of them.
         for _ in 0..=round % 4 {
             number = ioc.line_of("saved ").split_once(' ').unwrap().1.parse().unwrap();
@@ -256,10 +256,10 @@ fn existing_autosave_files_are_restored_with_their_macros() {
     assert_eq!((ioc.value("x:set.SCAN"), ioc.value("x:wave")), ("\".1 second\"".to_owned(), "[1, 2]".to_owned()));
     assert_eq!(ioc.value("x:set.EGU"), "\"mm\"");
     assert_eq!(ioc.err.next(), COMPLETE.trim_end());
-    let told = ioc.err.next();
-    assert!(told.starts_with("auto.req:3:1: there is no record \"x:gone\""), "{told}");
+    let line = ioc.err.next();
+    assert!(line.starts_with("auto.req:3:1: there is no record \"x:gone\""), "{line}");
 
-    ioc.say("dbpf x:set 4\ndbpf x:save 1");
+    ioc.enter("dbpf x:set 4\ndbpf x:save 1");
     let file = folder.join("sav/auto.sav");
     until("it is saved", || saved(&file, "x:set.VAL") == Some("4".to_owned()));
     let written = std::fs::read_to_string(&file).unwrap();
@@ -288,19 +288,19 @@ fn save_sets_are_saved_shown_removed_and_restored_by_command() {
 
     let output = fed(&folder, &["st.cmd"], commands);
 
-    let (out, told) = (text(&output.stdout), text(&output.stderr));
+    let (out, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(out.contains("s.req: 3 PVs, 0 missing, by manual_save, to ") && out.contains(": saved\n"), "{out}");
     assert!(out.contains("\n  x:set.DESC\n"), "{out}");
     // fdbrestore processes the records.
     assert_eq!(out.lines().last(), Some("DBF_DOUBLE:         10"), "{out}");
-    assert!(told.contains("s.sav does not exist yet"), "{told}");
-    assert!(told.contains("s.sav is already the file of the set \"s.req\"\n"), "{told}");
-    assert!(told.contains("there is no autosave set \"t.req\"; did you mean \"s.req\"?\n"), "{told}");
-    assert!(told.ends_with("there is no autosave set \"s.req\"\n"), "{told}");
+    assert!(stderr.contains("s.sav does not exist yet"), "{stderr}");
+    assert!(stderr.contains("s.sav is already the file of the set \"s.req\"\n"), "{stderr}");
+    assert!(stderr.contains("there is no autosave set \"t.req\"; did you mean \"s.req\"?\n"), "{stderr}");
+    assert!(stderr.ends_with("there is no autosave set \"s.req\"\n"), "{stderr}");
     assert_eq!(saved(&folder.join("other.sav"), "x:set.VAL"), Some("5".to_owned()));
-    let made = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    assert_eq!(made("info_settings.req"), "x:set.VAL\nx:set.DESC\n");
-    assert_eq!(made("info_positions.req"), "x:wave.VAL\n");
+    let saved = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(saved("info_settings.req"), "x:set.VAL\nx:set.DESC\n");
+    assert_eq!(saved("info_positions.req"), "x:wave.VAL\n");
 }
 
 /// The records of save_restoreStatus.db used by a test.
@@ -330,10 +330,10 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
     let folder = folder("status", &script);
     std::fs::write(folder.join("status.db"), status_records()).unwrap();
     let mut ioc = Ioc::start(&folder, &["st.cmd"]);
-    let becomes = |ioc: &mut Ioc, name: &str, wanted: &str| {
+    let becomes = |ioc: &mut Ioc, name: &str, expected: &str| {
         let start = Instant::now();
-        while ioc.value(&format!("s:SR_{name}")) != format!("\"{wanted}\"") {
-            assert!(start.elapsed() < PATIENCE, "{name} never becomes {wanted}");
+        while ioc.value(&format!("s:SR_{name}")) != format!("\"{expected}\"") {
+            assert!(start.elapsed() < PATIENCE, "{name} never becomes {expected}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
@@ -358,13 +358,13 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
     }
 
     std::fs::create_dir(folder.join("s.sav.tmp")).unwrap();
-    ioc.say("dbpf x:set 9");
+    ioc.enter("dbpf x:set 9");
     becomes(&mut ioc, "status", "Failure");
     becomes(&mut ioc, "0_StatusStr", "Can't write .sav file");
     becomes(&mut ioc, "recentlyStr", "Can't write 's.sav'");
     std::fs::remove_dir(folder.join("s.sav.tmp")).unwrap();
     becomes(&mut ioc, "status", "Ok");
-    ioc.say("save_restoreSet_UseStatusPVs 0\ndbpf s:SR_status 2\nepicsThreadSleep 2");
+    ioc.enter("save_restoreSet_UseStatusPVs 0\ndbpf s:SR_status 2\nepicsThreadSleep 2");
     assert_eq!(ioc.value("s:SR_status"), "\"Warning\"");
 }
 
@@ -374,6 +374,6 @@ fn a_status_prefix_without_status_records_is_reported() {
 
     let output = fed(&folder, &["st.cmd"], "exit\n");
 
-    let told = text(&output.stderr);
-    assert!(told.contains("there is no record s:SR_status; load save_restoreStatus.db of autosave"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("there is no record s:SR_status; load save_restoreStatus.db of autosave"), "{stderr}");
 }

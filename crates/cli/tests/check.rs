@@ -14,14 +14,14 @@ type Planted = (&'static str, &'static str, &'static str, &'static str);
 
 const FINE: (&str, &str, &str) = ("", "", "");
 
-const fn fine(line: &'static str) -> Planted {
+const fn valid(line: &'static str) -> Planted {
     (line, FINE.0, FINE.1, FINE.2)
 }
 
 const DATABASE: &[Planted] = &[
-    fine("# Every fault that people make in databases, one in each line."),
-    fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
-    fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
+    valid("# Every fault that people make in databases, one in each line."),
+    valid("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
+    valid("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
     ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
     (
         "record(motor, \"$(P)a2\") {}",
@@ -87,12 +87,12 @@ const DATABASE: &[Planted] = &[
     ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "unexpected character '?'"),
     ("record(ai, \"$(P)c6\") { field(NAME, \"other\") }", "\"other", "error", "cannot be set as a field"),
     ("record(ai, \"$(P)c7\") { field(DESC, \"${X\")", "${X", "error", "'}' is missing at the end of this macro"),
-    fine("}"),
+    valid("}"),
 ];
 
 const DATABASE_2: &[Planted] = &[
-    fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") }"),
-    fine("record(calc, \"$(P)passive\") { field(CALC, \"A\") field(INPA, \"$(P)good CP MS\") }"),
+    valid("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") }"),
+    valid("record(calc, \"$(P)passive\") { field(CALC, \"A\") field(INPA, \"$(P)good CP MS\") }"),
     ("include \"none.db\"", "\"none", "error", "\"none.db\" cannot be read"),
     ("include \"again.db\"", "\"again", "error", "include: again.db -> again.db"),
     (
@@ -104,15 +104,15 @@ const DATABASE_2: &[Planted] = &[
     ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "menuScan)", "error", "must begin with the choices"),
     ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
     ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must increase: 3 follows 5"),
-    fine("record(ai, \"$(P)open\") { field(PREC, 1)"),
+    valid("record(ai, \"$(P)open\") { field(PREC, 1)"),
     ("record(ai, \"$(P)next\") {}", "record", "error", "the '}' of \"x:open\" is missing"),
     ("record(ai, \"$(P)last\") { field(DESC, \"$(NO)$(P)\")", "$(NO", "error", "$(NO=...); another line uses it too"),
-    fine("field(EGU, \"$(NO)\")"),
+    valid("field(EGU, \"$(NO)\")"),
 ];
 
 /// Checks that need all records.
 const MISFITS: &[Planted] = &[
-    fine("record(ai, \"$(P)good\") {}"),
+    valid("record(ai, \"$(P)good\") {}"),
     (
         "record(ai, \"$(P)a1\") { field(INP, \"@asyn(PORT)\") }",
         "\"@asyn",
@@ -128,8 +128,8 @@ const MISFITS: &[Planted] = &[
 ];
 
 const WARNINGS: &[Planted] = &[
-    fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") field(PREC, 2) }"),
-    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) info(autosaveFields, \"VAL DESC$  PREC\") }"),
+    valid("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") field(PREC, 2) }"),
+    valid("record(ao, \"$(P)passive\") { field(DRVH, 5) info(autosaveFields, \"VAL DESC$  PREC\") }"),
     (
         "record(ao, \"$(P)a0\") { info(autosaveFields_pass0, \"VAL VLA\") }",
         "\"VAL",
@@ -195,7 +195,7 @@ const WARNINGS: &[Planted] = &[
         "warning",
         "HIGH (9) is above HIHI (3)",
     ),
-    fine("record(ai, \"$(P)b9\") { field(HIHI, -3) field(HHSV, 2) }"),
+    valid("record(ai, \"$(P)b9\") { field(HIHI, -3) field(HHSV, 2) }"),
     ("record(sub, \"$(P)c1\") { field(SNAM, \"mySub\") }", "\"mySub", "warning", "no routine \"mySub\" is registered"),
     ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
     ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
@@ -205,8 +205,8 @@ const WARNINGS: &[Planted] = &[
 ];
 
 const SUBSTITUTIONS: &[Planted] = &[
-    fine("global { P=$(P) }"),
-    fine("file motor.template { pattern { N, PREC } { 1, 2 } }"),
+    valid("global { P=$(P) }"),
+    valid("file motor.template { pattern { N, PREC } { 1, 2 } }"),
     ("file motor.template { pattern { N } { 2, 3 } }", "{ 2", "error", "its pattern has 1 names"),
     ("file motor.template { patern { N } }", "patern", "error", "did you mean \"pattern\"?"),
     ("file gone.template { { N=1 } }", "", "", ""),
@@ -217,8 +217,8 @@ const SUBSTITUTIONS: &[Planted] = &[
 ];
 
 const SCRIPT: &[Planted] = &[
-    fine("# A start-up script with every fault that people make."),
-    fine("epicsEnvSet(\"R\", \"1\")"),
+    valid("# A start-up script with every fault that people make."),
+    valid("epicsEnvSet(\"R\", \"1\")"),
     ("dbLoadRecord(\"good.db\")", "dbLoadRecord", "error", "did you mean \"dbLoadRecords\"?"),
     ("dbLoadRecords(\"gone.db\")", "", "", ""),
     ("dbLoadRecords(\"$(TOP_OF_ALL)/a.db\")", "$(TOP", "error", "macro \"TOP_OF_ALL\" is not defined"),
@@ -229,22 +229,22 @@ const SCRIPT: &[Planted] = &[
     ("var dbRecordsOnceOnlyy 1", "dbRecordsOnceOnlyy", "error", "did you mean \"dbRecordsOnceOnly\"?"),
     ("iocshLoad(\"gone.cmd\")", "iocshLoad", "error", "\"gone.cmd\" cannot be read"),
     ("echo words >", ">", "error", "a file name is missing"),
-    fine("dbLoadRecords(\"good.db\", \"P=s:\")"),
+    valid("dbLoadRecords(\"good.db\", \"P=s:\")"),
     ("dbpf(\"s:good\", \"1\")", "dbpf", "error", "iocInit has not run yet"),
     ("set_requestfile_path(\"gone\")", "set_requestfile_path", "warning", "there is no folder"),
-    fine("set_requestfile_path(\".\")"),
+    valid("set_requestfile_path(\".\")"),
     ("save_restoreSet_NumSeqFiles(three)", "three", "error", "is not a number of files"),
     ("set_pass0_restoreFile", "set_pass0_restoreFile", "error", "a save file is missing; usage: set_pass0_restoreFile"),
     ("drvAsynIPPortConfigure(\"P1\", \"host:1\")", "drvAsynIPPortConfigure", "warning", "drivers are C code"),
-    fine("iocInit"),
+    valid("iocInit"),
     ("dbpf(\"s:goood\", \"1\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
     ("dbpf(\"s:good.HIGHT\", \"1\")", "\"s:good", "error", "did you mean \"HIGH\"?"),
     ("dbpf(\"s:good.SEVR\", \"1\")", "\"s:good", "error", "cannot be written"),
     ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "is not a valid state; valid choices are \"Passive\", "),
     ("dbpf(\"s:good\")", "dbpf", "error", "a value is missing; usage: dbpf"),
     ("dbLoadRecords(\"good.db\", \"P=t:\")", "dbLoadRecords", "error", "records can only be loaded before iocInit"),
-    fine("makeAutosaveFiles"),
-    fine("create_monitor_set(\"info_settings.req\", 5)"),
+    valid("makeAutosaveFiles"),
+    valid("create_monitor_set(\"info_settings.req\", 5)"),
     ("create_monitor_set(\"gone.req\", 5)", "\"gone.req", "error", "\"gone.req\" cannot be read"),
     ("create_monitor_set(\"good.req\", often)", "often", "error", "is not a valid number of seconds"),
     ("create_triggered_set(\"good.req\", \"s:goood\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
@@ -290,10 +290,13 @@ fn assert_found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> usi
     for (index, (line, at, level, message)) in planted.iter().enumerate().filter(|(_, planted)| !planted.1.is_empty()) {
         n_planted += 1;
         let column = line.find(at).map(|byte| line[..byte].chars().count() as u64 + 1).unwrap();
-        let is_it = |finding: &&(u64, u64, String, String)| {
+        let is_expected = |finding: &&(u64, u64, String, String)| {
             (finding.0, finding.1) == (index as u64 + 1, column) && finding.2 == *level && finding.3.contains(message)
         };
-        assert!(findings.iter().any(|finding| is_it(&finding)), "{line}\nat column {column}: {message}\n{findings:#?}");
+        assert!(
+            findings.iter().any(|finding| is_expected(&finding)),
+            "{line}\nat column {column}: {message}\n{findings:#?}"
+        );
     }
     let on_fine_lines: Vec<_> = findings.iter().filter(|(line, ..)| planted[*line as usize - 1].1.is_empty()).collect();
     assert!(on_fine_lines.is_empty(), "{on_fine_lines:#?}");
@@ -332,13 +335,13 @@ fn check_finds_every_script_fault_at_its_position() {
 }
 
 const ACCESS: &[Planted] = &[
-    fine("UAG(operators) { alice, bob }"),
+    valid("UAG(operators) { alice, bob }"),
     ("HAG(console) { desk1 desk2 }", "desk2", "error", "expected ',' or '}'"),
-    fine("ASG(DEFAULT) {"),
+    valid("ASG(DEFAULT) {"),
     ("  RULE(1, WRITE) { UAG(operator) }", "operator)", "error", "did you mean \"operators\"?"),
     ("  RULE(1, WRITE) { CALC(\"A=\") }", "\"A=", "error", "is not a valid expression"),
     ("  RULE(high, READ)", "high", "error", "expected a security level, 0 or 1"),
-    fine("}"),
+    valid("}"),
     ("ASG($(GROUPS)) { RULE(1, READ) }", "$(GROUPS", "error", "macro \"GROUPS\" is not defined"),
 ];
 
@@ -351,9 +354,9 @@ fn check_finds_every_access_file_fault_at_its_position() {
 }
 
 const REQUEST: &[Planted] = &[
-    fine("# What is to be saved, with every fault that people make."),
-    fine("$(P)good.VAL"),
-    fine("file motor.req P=$(P), N=1"),
+    valid("# What is to be saved, with every fault that people make."),
+    valid("$(P)good.VAL"),
+    valid("file motor.req P=$(P), N=1"),
     ("  $(P)goood.VAL", "$(P)", "warning", "there is no record \"x:goood\"; did you mean \"x:good\"?"),
     ("$(P)good.HIGHT", "$(P)", "warning", "did you mean \"HIGH\"?"),
     ("$(Q)good", "$(Q)", "warning", "macro \"Q\" is not defined"),
@@ -372,22 +375,22 @@ fn check_finds_every_request_file_fault_at_its_position() {
 
     let output = run(fodo(free_port()).current_dir(&folder).args(["check", "-m", "P=x:", "good.db", "plant.req"]));
 
-    let told = text(&output.stdout);
+    let output_text = text(&output.stdout);
     for (index, (line, at, level, message)) in REQUEST.iter().enumerate().filter(|(_, planted)| !planted.1.is_empty()) {
         let column = line.find(at).unwrap() + 1;
         let place = format!("plant.req:{}:{column}: {level}: ", index + 1);
-        let found = told.lines().find(|told| told.starts_with(&place));
-        assert!(found.is_some_and(|found| found.contains(message)), "{line}\n{message}\n{told}");
+        let found = line.lines().find(|line| line.starts_with(&place));
+        assert!(found.is_some_and(|found| found.contains(message)), "{line}\n{message}\n{output_text}");
     }
     // The included file is valid, but the record in it does not exist.
-    assert!(told.contains("motor.req:1:1: warning: there is no record \"x:m1\""), "{told}");
-    assert!(told.contains("loaded by plant.req:3"), "{told}");
-    assert!(told.ends_with("0 errors, 7 warnings\n"), "{told}");
+    assert!(output_text.contains("motor.req:1:1: warning: there is no record \"x:m1\""), "{output_text}");
+    assert!(output_text.contains("loaded by plant.req:3"), "{output_text}");
+    assert!(output_text.ends_with("0 errors, 7 warnings\n"), "{output_text}");
 }
 
 #[test]
 fn check_reports_an_invalid_template_once_with_the_file_that_loads_it() {
-    let rows = &[fine("file bad.template { pattern {N} {1} {2} {3} }"), fine("file none.template { {N=1} }")];
+    let rows = &[valid("file bad.template { pattern {N} {1} {2} {3} }"), valid("file none.template { {N=1} }")];
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-template-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("a.substitutions"), lines(rows)).unwrap();
@@ -447,13 +450,16 @@ fn check_reads_an_access_file_directly_and_from_a_script() {
         (output.status.code(), text(&output.stdout))
     };
 
-    let (by_itself, told_by_itself) = check(&["-m", "R=READ", "plant.acf"]);
-    let (in_script, told_in_script) = check(&["wrong.cmd"]);
-    let (fine, told_fine) = check(&["fine.cmd"]);
+    let (by_itself, printed_by_itself) = check(&["-m", "R=READ", "plant.acf"]);
+    let (in_script, printed_in_script) = check(&["wrong.cmd"]);
+    let (valid, printed_valid) = check(&["fine.cmd"]);
 
-    assert_eq!((by_itself, in_script, fine), (Some(1), Some(1), Some(0)));
-    assert!(told_by_itself.starts_with("plant.acf:2:17: error: "), "{told_by_itself}");
-    assert!(told_in_script.contains("plant.acf:2:17: error: "), "{told_in_script}");
-    assert!(told_in_script.contains("loaded by wrong.cmd:3"), "{told_in_script}");
-    assert!(told_fine.starts_with("fine.cmd:2:1: warning: ") && told_fine.contains("\"nowhere\""), "{told_fine}");
+    assert_eq!((by_itself, in_script, valid), (Some(1), Some(1), Some(0)));
+    assert!(printed_by_itself.starts_with("plant.acf:2:17: error: "), "{printed_by_itself}");
+    assert!(printed_in_script.contains("plant.acf:2:17: error: "), "{printed_in_script}");
+    assert!(printed_in_script.contains("loaded by wrong.cmd:3"), "{printed_in_script}");
+    assert!(
+        printed_valid.starts_with("fine.cmd:2:1: warning: ") && printed_valid.contains("\"nowhere\""),
+        "{printed_valid}"
+    );
 }

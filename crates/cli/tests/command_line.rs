@@ -67,13 +67,13 @@ fn config_shows_effective_values_and_their_origin() {
 
     let lines: Vec<serde_json::Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |name: &str| lines.iter().find(|line| line["variable"] == name).unwrap();
+    let variable = |name: &str| lines.iter().find(|line| line["variable"] == name).unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(of("EPICS_CA_ADDR_LIST")["value"], "127.0.0.1:9");
-    assert_eq!(of("EPICS_CAS_SERVER_PORT")["value"], "6064");
-    assert_eq!(of("EPICS_CAS_SERVER_PORT")["from"], "EPICS_CA_SERVER_PORT");
-    assert_eq!(of("EPICS_CA_MCAST_TTL")["origin"], "default");
-    assert_eq!(of("EPICS_CA_CONN_TIMEOUT")["origin"], "unknown");
+    assert_eq!(variable("EPICS_CA_ADDR_LIST")["value"], "127.0.0.1:9");
+    assert_eq!(variable("EPICS_CAS_SERVER_PORT")["value"], "6064");
+    assert_eq!(variable("EPICS_CAS_SERVER_PORT")["from"], "EPICS_CA_SERVER_PORT");
+    assert_eq!(variable("EPICS_CA_MCAST_TTL")["origin"], "default");
+    assert_eq!(variable("EPICS_CA_CONN_TIMEOUT")["origin"], "unknown");
 }
 
 #[test]

@@ -57,12 +57,12 @@ fn unsupported_modules_and_libraries_are_reported_once_and_are_not_errors() {
     let output = fed(&folder, &["st.cmd"], "exit\n");
     let checked = run(fodo(free_port()).current_dir(&folder).args(["check", "st.cmd"]));
 
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0));
     for name in ["require: modules", "ld: libraries", "startPVAServer: PV Access"] {
-        assert_eq!(told.matches(name).count(), 1, "{told}");
+        assert_eq!(stderr.matches(name).count(), 1, "{stderr}");
     }
-    assert!(told.ends_with(COMPLETE), "{told}");
+    assert!(stderr.ends_with(COMPLETE), "{stderr}");
     assert!(text(&checked.stdout).ends_with("\n0 errors, 3 warnings\n"), "{}", text(&checked.stdout));
 }
 
@@ -75,8 +75,8 @@ fn unsupported_driver_commands_are_reported_once_and_are_not_errors() {
     let output = fed(&folder, &["st.cmd"], "exit\n");
 
     let reported = "st.cmd:2:1: drvAsynIPPortConfigure: drivers are C code";
-    let told = text(&output.stderr);
-    assert!(told.starts_with(reported) && told.matches("drivers are C code").count() == 1, "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with(reported) && stderr.matches("drivers are C code").count() == 1, "{stderr}");
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -152,15 +152,15 @@ fn caputloginit_reports_once_that_no_log_server_receives_puts() {
     let with = fed(&folder, &["--put-log", "puts.json", "st.cmd"], "exit\n");
 
     let reason = "puts are not logged, and not sent to \"logger:7004\": fodo ioc --put-log FILE logs them to a file";
-    let told = text(&without.stderr);
-    assert!(told.starts_with("st.cmd:1:1: iocInit has not run yet"), "{told}");
-    assert_eq!(told.matches(reason).count(), 1, "{told}");
+    let stderr = text(&without.stderr);
+    assert!(stderr.starts_with("st.cmd:1:1: iocInit has not run yet"), "{stderr}");
+    assert_eq!(stderr.matches(reason).count(), 1, "{stderr}");
     assert!(text(&without.stdout).ends_with("puts are not logged: fodo ioc was started without --put-log\n"));
-    let told = text(&with.stderr);
+    let stderr = text(&with.stderr);
     assert_eq!(
-        told.matches("puts are logged to the file of --put-log, and not sent to \"logger:7004\"").count(),
+        stderr.matches("puts are logged to the file of --put-log, and not sent to \"logger:7004\"").count(),
         1,
-        "{told}"
+        "{stderr}"
     );
 }
 

@@ -20,9 +20,9 @@ fn without_dates(line: &str) -> String {
                 b'd' => byte.is_ascii_digit(),
                 other => byte == other,
             });
-        let (taken, kept_as) = if is_date { (26, "YYYY-MM-DD hh:mm:ss.uuuuuu") } else { (1, &rest[..1]) };
-        kept.push_str(kept_as);
-        rest = &rest[taken..];
+        let (n_bytes, replacement) = if is_date { (26, "YYYY-MM-DD hh:mm:ss.uuuuuu") } else { (1, &rest[..1]) };
+        kept.push_str(replacement);
+        rest = &rest[n_bytes..];
     }
     kept
 }
@@ -49,10 +49,10 @@ fn compare(tool: &str) {
         let output = ioc.fodo(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let out = without_dates(&text(&output.stdout)).replace(&format!("127.0.0.1:{}", ioc.tcp_port()), "HOST:PORT");
         let end = output.status.code().map_or_else(String::new, |code| code.to_string());
-        let got = (out, text(&output.stderr), end);
+        let found = (out, text(&output.stderr), end);
         let expected = (case.out.clone(), case.err_without_report(), case.end.clone());
-        if got != expected {
-            details.push_str(&format!("$ {}\n  expected {expected:?}\n  got      {got:?}\n", case.command));
+        if found != expected {
+            details.push_str(&format!("$ {}\n  expected {expected:?}\n  got      {found:?}\n", case.command));
             differing.push(case.command);
         }
     }

@@ -38,9 +38,9 @@ fn serving(child: &mut Child) -> u16 {
 /// Ends it with one signal; returns the exit code and stderr.
 fn stopped(mut child: Child) -> (Option<i32>, String) {
     signal(&child, "TERM");
-    let mut told = String::new();
-    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut told).unwrap();
-    (wait(&mut child).code(), told)
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut stderr).unwrap();
+    (wait(&mut child).code(), stderr)
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn a_pipe_as_access_file_blocks_neither_reload_nor_shutdown() {
     let err = Lines::of_stream(child.stderr.take().unwrap());
 
     signal(&child, "HUP");
-    let told = std::iter::from_fn(|| Some(err.next())).find(|line| line.contains("a.acf")).unwrap();
+    let line = std::iter::from_fn(|| Some(err.next())).find(|line| line.contains("a.acf")).unwrap();
     signal(&child, "TERM");
 
-    assert!(told.contains("it is a pipe, not a regular file"), "{told}");
+    assert!(line.contains("it is a pipe, not a regular file"), "{line}");
     assert_eq!(wait(&mut child).code(), Some(0));
 }
 
@@ -68,8 +68,8 @@ fn a_put_log_to_a_pipe_without_a_reader_is_rejected_without_blocking() {
     let output = run(&mut ioc(&folder, &["--put-log", "puts", "a.db"]));
 
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert_eq!(told, "fodo ioc: the put log cannot be written: no program reads from this pipe\n");
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr, "fodo ioc: the put log cannot be written: no program reads from this pipe\n");
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn a_put_log_on_a_full_disk_is_reported_once_and_fails_the_exit_code() {
         assert!(run(fodo(port).args(["put", "x:set", value])).status.success());
     }
 
-    let (code, told) = stopped(child);
+    let (code, stderr) = stopped(child);
 
-    assert_eq!(code, Some(1), "{told}");
-    assert_eq!(told.matches("put log /dev/full cannot be written").count(), 1, "{told}");
-    assert!(told.ends_with("fodo ioc: puts missing in the put log: 3\n"), "{told}");
+    assert_eq!(code, Some(1), "{stderr}");
+    assert_eq!(stderr.matches("put log /dev/full cannot be written").count(), 1, "{stderr}");
+    assert!(stderr.ends_with("fodo ioc: puts missing in the put log: 3\n"), "{stderr}");
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn a_failed_autosave_at_exit_makes_the_exit_code_a_failure() {
     serving(&mut child);
     std::fs::remove_dir_all(folder.join("kept")).unwrap();
 
-    let (code, told) = stopped(child);
+    let (code, stderr) = stopped(child);
 
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("info_settings.sav; the previous file is kept"), "{told}");
-    assert!(told.ends_with("fodo ioc: autosave sets that could not be saved at the end: 1\n"), "{told}");
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("info_settings.sav; the previous file is kept"), "{stderr}");
+    assert!(stderr.ends_with("fodo ioc: autosave sets that could not be saved at the end: 1\n"), "{stderr}");
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn endless_or_blocking_files_are_rejected_in_every_argument() {
     let checked = files.map(|file| run(fodo(free_port()).current_dir(&folder).args(["check", "--strict", file])));
     let expanded = run(fodo(free_port()).current_dir(&folder).args(["expand", "/dev/zero"]));
 
-    let told = text(&ran.stderr);
-    assert_eq!(told.matches("it is a device, not a regular file").count(), 6, "{told}");
-    assert_eq!(told.matches("it is a pipe, not a regular file").count(), 2, "{told}");
+    let stderr = text(&ran.stderr);
+    assert_eq!(stderr.matches("it is a device, not a regular file").count(), 6, "{stderr}");
+    assert_eq!(stderr.matches("it is a pipe, not a regular file").count(), 2, "{stderr}");
     for output in checked.iter().chain([&with_access, &expanded]) {
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.code() == Some(1) && told.contains("not a regular file"), "{told}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.code() == Some(1) && printed.contains("not a regular file"), "{printed}");
     }
 }
 
@@ -173,8 +173,8 @@ fn control_characters_in_shell_input_are_escaped_in_output() {
     let expanded = run(fodo(free_port()).current_dir(&folder).args(["expand", CLEAR]));
 
     for output in [ran, checked, loaded, expanded] {
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(!told.contains('\u{1b}') && told.contains("\\u{1b}[2J"), "{told:?}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(!printed.contains('\u{1b}') && printed.contains("\\u{1b}[2J"), "{printed:?}");
     }
 }
 
@@ -185,10 +185,10 @@ fn an_overlong_input_line_is_not_read_further() {
     let output = fed(&folder, &[], &"x".repeat(70_000));
 
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        told.starts_with("fodo ioc: a line of the input has more than 65536 bytes; the rest is not read\n"),
-        "{told}"
+        stderr.starts_with("fodo ioc: a line of the input has more than 65536 bytes; the rest is not read\n"),
+        "{stderr}"
     );
 }
 

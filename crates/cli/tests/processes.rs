@@ -226,9 +226,9 @@ fn the_repeater_reports_its_port_rejects_a_second_one_and_exits_cleanly() {
 
 #[test]
 fn every_tool_reports_duplicate_servers_of_a_name() {
-    let (one, other) = (ioc(), ioc());
-    let both = format!("127.0.0.1:{} 127.0.0.1:{}", one.port, other.port);
-    let told = |words: &[&str], expected: &str| {
+    let (first, second) = (ioc(), ioc());
+    let both = format!("127.0.0.1:{} 127.0.0.1:{}", first.port, second.port);
+    let assert_reported = |words: &[&str], expected: &str| {
         let mut child = fodo(9).args(words).env("EPICS_CA_ADDR_LIST", &both).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
         assert!(lines.any(|line| line.unwrap().contains(expected)), "{words:?}");
@@ -236,8 +236,8 @@ fn every_tool_reports_duplicate_servers_of_a_name() {
         wait(&mut child);
     };
 
-    told(&["monitor", "--for", "20", "g:ao"], "two servers have \"g:ao\"");
-    told(&["camonitor", "g:ao"], "Identical process variable names on multiple servers");
+    assert_reported(&["monitor", "--for", "20", "g:ao"], "two servers have \"g:ao\"");
+    assert_reported(&["camonitor", "g:ao"], "Identical process variable names on multiple servers");
 }
 
 #[test]
@@ -247,10 +247,10 @@ fn two_concurrent_get_processes_both_complete() {
         fodo(ioc.port).args(["get", "--json", pv]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
 
-    let (one, other) = (start("g:ao"), start("g:long"));
+    let (first, second) = (start("g:ao"), start("g:long"));
 
-    assert_eq!(json_lines(&end_of(one))[0]["value"], 1.5);
-    assert_eq!(json_lines(&end_of(other))[0]["value"], -42);
+    assert_eq!(json_lines(&end_of(first))[0]["value"], 1.5);
+    assert_eq!(json_lines(&end_of(second))[0]["value"], -42);
 }
 
 #[test]

@@ -64,20 +64,24 @@ fn recceiver_settings_of_a_script_cause_a_warning_without_reccaster() {
     let folder = folder("recsync", script);
 
     let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
-    let told = end_of(ioc(&folder, &["--reccaster=0", "st.cmd"]).spawn().unwrap());
+    let with_reccaster = end_of(ioc(&folder, &["--reccaster=0", "st.cmd"]).spawn().unwrap());
 
     let late = "st.cmd:6:1: the data for RecCeivers must be set before iocInit";
-    let nobody = "st.cmd:5:1: nothing is sent to RecCeivers; start fodo ioc with --reccaster";
-    assert!(text(&output.stderr).contains(nobody) && text(&output.stderr).contains(late), "{}", text(&output.stderr));
-    assert!(!text(&told.stderr).contains(nobody) && text(&told.stderr).contains(late), "{}", text(&told.stderr));
-    assert!(!text(&told.stderr).contains("reccastMaxHoldoff"), "{}", text(&told.stderr));
+    let not_sent = "st.cmd:5:1: nothing is sent to RecCeivers; start fodo ioc with --reccaster";
+    assert!(text(&output.stderr).contains(not_sent) && text(&output.stderr).contains(late), "{}", text(&output.stderr));
+    assert!(
+        !text(&with_reccaster.stderr).contains(not_sent) && text(&with_reccaster.stderr).contains(late),
+        "{}",
+        text(&with_reccaster.stderr)
+    );
+    assert!(!text(&with_reccaster.stderr).contains("reccastMaxHoldoff"), "{}", text(&with_reccaster.stderr));
 }
 
 #[test]
 fn an_ioc_does_not_start_if_metrics_cannot_be_served() {
     let folder = folder("metrics", "");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = occupied.local_addr().unwrap().to_string();
 
     let output = end_of(ioc(&folder, &["--metrics", &address, "-m", "P=x:", "db/a.db"]).spawn().unwrap());
 
@@ -116,15 +120,15 @@ fn a_script_error_is_reported_with_its_position_and_follows_on_error() {
 
     let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
 
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(!text(&output.stdout).contains("never"));
     assert!(
-        told.starts_with("st.cmd:1:1: there is no command \"dbLoadRecord\"; did you mean \"dbLoadRecords\"?\n"),
-        "{told}"
+        stderr.starts_with("st.cmd:1:1: there is no command \"dbLoadRecord\"; did you mean \"dbLoadRecords\"?\n"),
+        "{stderr}"
     );
-    assert!(told.contains("db/a.db:1:13: macro \"P\" is not defined"), "{told}");
-    assert!(told.ends_with("loaded by st.cmd:3\n"), "{told}");
+    assert!(stderr.contains("db/a.db:1:13: macro \"P\" is not defined"), "{stderr}");
+    assert!(stderr.ends_with("loaded by st.cmd:3\n"), "{stderr}");
 }
 
 #[test]
@@ -133,10 +137,10 @@ fn a_halted_script_keeps_serving_and_reads_no_further_input() {
     let mut child = ioc(&folder, &["st.cmd"]).spawn().unwrap();
 
     let err = Lines::of_stream(child.stderr.take().unwrap());
-    let (complete, told) = (err.next(), err.next());
+    let (complete, error) = (err.next(), err.next());
 
     assert_eq!(complete, COMPLETE.trim_end());
-    assert!(told.starts_with("st.cmd:4:1: there is no command \"nonsense\""), "{told}");
+    assert!(error.starts_with("st.cmd:4:1: there is no command \"nonsense\""), "{error}");
     assert_serves_until_a_signal(child);
 }
 
@@ -159,8 +163,8 @@ fn an_ioc_with_a_missing_access_file_serves_nothing() {
     let output = fed(&folder, &["-S", "st.cmd"], "");
 
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.contains("plant.acf: cannot be read") && told.contains("nothing is served"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("plant.acf: cannot be read") && stderr.contains("nothing is served"), "{stderr}");
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_script_sets_the_access_file_and_as_init_reloads_it() {
     let folder = folder("rights", script);
     std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) { RULE(1, $(RIGHT)) }\nFOO(bar)\n").unwrap();
     let mut child = ioc(&folder, &["st.cmd"]).stdin(Stdio::piped()).spawn().unwrap();
-    let told = Lines::of_stream(child.stderr.take().unwrap());
+    let err = Lines::of_stream(child.stderr.take().unwrap());
     let lines = Lines::of(child.stdout.take().unwrap());
     let ready = std::iter::repeat_with(|| lines.next()).find(|line| line.starts_with("fodo ioc: serving")).unwrap();
     let port = support::search_port(&ready);
@@ -183,11 +187,11 @@ fn a_script_sets_the_access_file_and_as_init_reloads_it() {
     let after = put();
 
     assert_eq!((before, after), (Some(5), Some(0)));
-    let warning = told.next();
+    let warning = err.next();
     assert!(warning.contains("plant.acf:2:1: unknown item \"FOO\""), "{warning}");
     // The source line of the script precedes it.
     assert!(
-        std::iter::repeat_with(|| told.next()).any(|line| line.contains("access security must be set before iocInit"))
+        std::iter::repeat_with(|| err.next()).any(|line| line.contains("access security must be set before iocInit"))
     );
     assert_serves_until_a_signal(child);
 }
@@ -202,9 +206,9 @@ fn script_macros_apply_only_to_their_script() {
 
     let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
 
-    let said: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains(&"inner".to_owned()) && said.contains(&"outer".to_owned()), "{said:?}");
+    assert!(printed.contains(&"inner".to_owned()) && printed.contains(&"outer".to_owned()), "{printed:?}");
 }
 
 #[test]
@@ -263,8 +267,8 @@ fn site_scan_rates_are_read_from_a_dbd_file() {
 
     for output in [by_script, by_flag] {
         let out = text(&output.stdout);
-        let wanted = "every 60 s: 1 records, 0 periods skipped\n  b\nevery 6 s: 1 records, 0 periods skipped\n  a\n";
-        assert!(out.ends_with(wanted), "{out}");
+        let expected = "every 60 s: 1 records, 0 periods skipped\n  b\nevery 6 s: 1 records, 0 periods skipped\n  a\n";
+        assert!(out.ends_with(expected), "{out}");
         assert!(out.contains("\"6 second\"") && out.contains("\"1 minute\""), "{out}");
         assert_eq!(text(&output.stderr), COMPLETE);
     }
@@ -279,15 +283,15 @@ fn simulate_loads_unsupported_records_and_reports_their_number() {
     std::fs::write(folder.join("db/plant.db"), plant).unwrap();
 
     let refused = fed(&folder, &["st.cmd"], "exit\n");
-    let taken = fed(&folder, &["--simulate", "st.cmd"], "exit\n");
+    let simulated = fed(&folder, &["--simulate", "st.cmd"], "exit\n");
     let checked = fodo(free_port()).current_dir(&folder).args(["check", "--simulate", "st.cmd"]).output().unwrap();
 
     assert!(text(&refused.stderr).contains("no record support for \"motor\""));
     assert_eq!(
-        text(&taken.stderr),
+        text(&simulated.stderr),
         format!("1 ai inert: unknown DTYP \"stream\"\n1 motor inert: no record support for this type\n{COMPLETE}")
     );
-    assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
+    assert_eq!(after(&text(&simulated.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
     let notes = "note: 1 ai inert: unknown DTYP \"stream\"\nnote: 1 motor inert: no record support for this type\n";
     assert_eq!(text(&checked.stdout), format!("{notes}0 errors, 0 warnings, 2 notes\n"));
 }
@@ -308,13 +312,13 @@ fn dbcar_shows_external_links_with_their_server() {
 
     let mut ask = || {
         child.stdin.as_mut().unwrap().write_all(b"dbcar \"\" 2\n").unwrap();
-        let said = lines.next();
+        let line = lines.next();
         assert!(lines.next().starts_with("1 links lead to other IOCs"));
-        said
+        line
     };
-    let said = std::iter::repeat_with(&mut ask).find(|said| !said.contains("not connected")).unwrap();
+    let line = std::iter::repeat_with(&mut ask).find(|line| !line.contains("not connected")).unwrap();
 
-    assert!(said.starts_with(&format!("near.INP \"far NPP NMS\": connected to {address}, lost 0 times")), "{said}");
+    assert!(line.starts_with(&format!("near.INP \"far NPP NMS\": connected to {address}, lost 0 times")), "{line}");
     [child, far].into_iter().for_each(assert_serves_until_a_signal);
 }
 

@@ -599,9 +599,9 @@ mod tests {
             ("0x1p3", [Some(1.0), Some(1.0), Some(1.0), Some(1.0), Some(1.0), Some(8.0)]),
             ("abc", [None; 6]),
         ];
-        for (text, wanted) in rows {
+        for (text, expected) in rows {
             let kinds = [Kind::U8, Kind::I16, Kind::U16, Kind::I32, Kind::U32, Kind::F64];
-            assert_eq!(kinds.map(|kind| put(text, kind)), wanted, "{text:?}");
+            assert_eq!(kinds.map(|kind| put(text, kind)), expected, "{text:?}");
         }
     }
 

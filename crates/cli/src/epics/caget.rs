@@ -73,7 +73,7 @@ pub fn run(
     let Some(facts) = connect_all(plant, &names, &options.common, outlet.err)? else { return Ok(1) };
 
     let style = &mut options.common.style;
-    let asked: Vec<(usize, Dbr, u32)> = facts
+    let formats: Vec<(usize, Dbr, u32)> = facts
         .iter()
         .enumerate()
         .map(|(pv, facts)| {
@@ -81,27 +81,27 @@ pub fn run(
                 CagetLayout::Specified(dbr) => dbr,
                 _ => style.request_type(facts.kind, options.floats_as_text),
             };
-            (pv, dbr, count(style.count_asked, facts, options.counts_as_there_are))
+            (pv, dbr, count(style.count_requested, facts, options.counts_as_there_are))
         })
         .collect();
-    let requests: Vec<_> = asked.iter().map(|&(pv, dbr, count)| (pv, dbr.request(count))).collect();
+    let requests: Vec<_> = formats.iter().map(|&(pv, dbr, count)| (pv, dbr.request(count))).collect();
     let readings = plant.read(&requests, timeout);
     let is_timeout = |error: &Error| matches!(error.kind(), ErrorKind::NoReply { .. });
     if readings.iter().any(|reading| reading.as_ref().is_err_and(is_timeout)) {
         writeln!(outlet.err, "Read operation timed out: some PV data was not read.")?;
     }
-    for (((name, facts), (_, dbr, count)), reading) in names.iter().zip(&facts).zip(&asked).zip(&readings) {
+    for (((name, facts), (_, dbr, count)), reading) in names.iter().zip(&facts).zip(&formats).zip(&readings) {
         print(name, facts, (*dbr, *count), reading, style, options.layout, outlet.out)?;
     }
     Ok(0)
 }
 
 /// How many elements to request; 0 for the current number.
-pub fn count(asked: u32, facts: &ChannelFacts, as_there_are: bool) -> u32 {
-    match (asked, as_there_are) {
+pub fn count(requested: u32, facts: &ChannelFacts, as_there_are: bool) -> u32 {
+    match (requested, as_there_are) {
         (0, true) => 0,
         (0, false) => facts.count_max,
-        (asked, _) => asked.min(facts.count_max),
+        (requested, _) => requested.min(facts.count_max),
     }
 }
 
@@ -163,13 +163,13 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io:
                 }
             },
             letter => {
-                let had_base = std::mem::take(&mut options.common.integer_base_given);
+                let base_given = std::mem::take(&mut options.common.integer_base_given);
                 options.common.take(letter, value, outlet.err)?;
                 // With `-d` before it, an integer base changes the requested type to LONG.
                 if options.common.integer_base_given && matches!(options.layout, CagetLayout::Specified(_)) {
                     options.layout = CagetLayout::Specified(Dbr::LONG);
                 }
-                options.common.integer_base_given |= had_base;
+                options.common.integer_base_given |= base_given;
             }
         }
     }

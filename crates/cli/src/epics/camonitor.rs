@@ -55,7 +55,7 @@ impl CamonitorOptions {
     /// The options of the subscription.
     pub fn ask(&self, facts: &ChannelFacts) -> MonitorOptions {
         let style = &self.common.style;
-        let count = count(style.count_asked, facts, true);
+        let count = count(style.count_requested, facts, true);
         let request = style.request_type(facts.kind, self.floats_as_text).request(count);
         MonitorOptions { request, mask: self.mask, queue_max: limit::CAMONITOR_QUEUE, ..MonitorOptions::default() }
     }
@@ -70,13 +70,13 @@ pub(super) struct MonitorArguments {
 
 /// Runs the tool; returns its exit code.
 pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io::Result<u8> {
-    let MonitorArguments { options, stamps, names } = match wanted(arguments, clock, outlet)? {
-        Ok(wanted) => wanted,
+    let MonitorArguments { options, stamps, names } = match parse_arguments(arguments, clock, outlet)? {
+        Ok(parsed) => parsed,
         Err(code) => return Ok(code),
     };
     let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
-    let told = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
-    let mut watch = match PvMonitors::start(&names, told, |facts| options.ask(facts)) {
+    let format_notice = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
+    let mut watch = match PvMonitors::start(&names, format_notice, |facts| options.ask(facts)) {
         Ok(watch) => watch,
         Err(error) => {
             writeln!(outlet.err, "{error}")?;
@@ -84,9 +84,9 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) 
         }
     };
     let missing_after = Instant::now() + options.common.timeout();
-    let mut are_missing_told = false;
+    let mut are_missing_reported = false;
     loop {
-        let wait = if are_missing_told {
+        let wait = if are_missing_reported {
             Duration::from_secs(3600)
         } else {
             missing_after.saturating_duration_since(Instant::now())
@@ -102,8 +102,8 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) 
             }
             Some(WatchEvent::Stop) | None => {}
         }
-        if !are_missing_told && Instant::now() >= missing_after {
-            are_missing_told = true;
+        if !are_missing_reported && Instant::now() >= missing_after {
+            are_missing_reported = true;
             outlet.out.write_all(lines.missing().as_bytes())?;
             outlet.out.flush()?;
         }
@@ -179,7 +179,7 @@ impl<'a> LinePrinter<'a> {
 }
 
 /// Parses the arguments; the inner `Err` is the exit code to end with immediately.
-pub(super) fn wanted(
+pub(super) fn parse_arguments(
     arguments: &[String],
     clock: &Clock,
     outlet: &mut OutputStreams<'_>,

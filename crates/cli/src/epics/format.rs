@@ -61,7 +61,7 @@ pub struct Style {
     /// Arrays of char as one string (`-S`).
     pub chars_as_text: bool,
     /// The requested number of elements (`-#`); 0 if not given.
-    pub count_asked: u32,
+    pub count_requested: u32,
     /// The field separator (`-F`).
     pub separator: char,
     /// The clock for time stamps.
@@ -77,7 +77,7 @@ impl Style {
             integer_base: Base::Decimal,
             enums_as_numbers: false,
             chars_as_text: false,
-            count_asked: 0,
+            count_requested: 0,
             separator: ' ',
             clock,
         }
@@ -201,7 +201,7 @@ impl Style {
 
     /// Whether the number of elements is printed.
     fn is_counted(&self, value: &Value) -> bool {
-        self.count_asked > 0 || value.len() > 1
+        self.count_requested > 0 || value.len() > 1
     }
 
     /// An array of char as one string, if requested.

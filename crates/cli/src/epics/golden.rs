@@ -298,8 +298,8 @@ impl ToolClient for Golden {
         names.iter().map(|name| self.facts(name).ok_or_else(|| missing(name))).collect()
     }
 
-    fn read(&mut self, asked: &[(usize, Request)], _: Duration) -> Vec<Result<Reading, Error>> {
-        asked.iter().map(|&(pv, request)| Ok(self.answer(&self.connected[pv], request))).collect()
+    fn read(&mut self, requests: &[(usize, Request)], _: Duration) -> Vec<Result<Reading, Error>> {
+        requests.iter().map(|&(pv, request)| Ok(self.answer(&self.connected[pv], request))).collect()
     }
 
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, _: Duration) -> Result<(), Error> {
@@ -367,8 +367,8 @@ fn camonitor_output_is_the_same_as_in_epics_base() {
 
     compare(include_str!("../../tests/golden/camonitor.txt"), |arguments, outlet| {
         let MonitorArguments { options, stamps, names } =
-            match camonitor::wanted(arguments, &Clock::utc(), outlet).unwrap() {
-                Ok(wanted) => wanted,
+            match camonitor::parse_arguments(arguments, &Clock::utc(), outlet).unwrap() {
+                Ok(parsed) => parsed,
                 Err(code) => return code.to_string(),
             };
         let mut lines = LinePrinter::new(&names, &options.common.style, stamps);

@@ -37,8 +37,8 @@ impl ToolClient for Network {
         many::wait_timeout(connecting, timeout)
     }
 
-    fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>> {
-        let reading = asked.iter().filter_map(|&(pv, request)| Some(self.channels.get(pv)?.start_get(request)));
+    fn read(&mut self, requests: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>> {
+        let reading = requests.iter().filter_map(|&(pv, request)| Some(self.channels.get(pv)?.start_get(request)));
         many::wait_timeout(reading.collect::<Vec<_>>(), timeout)
     }
 

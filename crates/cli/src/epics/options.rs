@@ -98,9 +98,9 @@ impl CommonOptions {
                 None => writeln!(err, "'{value}' is not a valid CA priority - ignored. ('{tool} -h' for help.)")?,
             },
             '#' => match leading_integer(value) {
-                Some(number) => self.style.count_asked = u32::try_from(number).unwrap_or(u32::MAX),
+                Some(number) => self.style.count_requested = u32::try_from(number).unwrap_or(u32::MAX),
                 None => {
-                    self.style.count_asked = 0;
+                    self.style.count_requested = 0;
                     writeln!(err, "'{value}' is not a valid array element count - ignored. ('{tool} -h' for help.)")?;
                 }
             },

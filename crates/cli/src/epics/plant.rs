@@ -12,7 +12,7 @@ pub trait ToolClient {
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<ChannelFacts, Error>>;
 
     /// Reads all these PVs concurrently. Returns one result each, in order, within `timeout`.
-    fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>>;
+    fn read(&mut self, requests: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>>;
 
     /// Writes a PV; with `confirmed` waits for the end of processing.
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, timeout: Duration) -> Result<(), Error>;

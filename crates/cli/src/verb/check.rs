@@ -138,8 +138,8 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Chec
         found.extend(wrong.map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
     }
     // Hundreds of instances of a template have the same error.
-    let mut told = HashSet::new();
-    found.retain(|CheckFinding { error, .. }| told.insert((error.place(), error.message.clone())));
+    let mut reported = HashSet::new();
+    found.retain(|CheckFinding { error, .. }| reported.insert((error.place(), error.message.clone())));
     Ok(found)
 }
 

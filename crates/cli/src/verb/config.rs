@@ -42,22 +42,22 @@ const VARIABLES: &str = "Variables, with their defaults in parentheses:";
 /// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
     let settings = config::settings();
-    let strangers = config::unknown_variables();
+    let unknown = config::unknown_variables();
     let text = match arguments.json {
         true => settings
             .iter()
             .map(object)
-            .chain(strangers.iter().map(|name| unknown_variable(name)))
+            .chain(unknown.iter().map(|name| unknown_variable(name)))
             .map(json::line)
             .collect(),
-        false => lines(&settings, &strangers),
+        false => lines(&settings, &unknown),
     };
     outlet.out.write_all(text.as_bytes())?;
     let is_understood = settings.iter().all(|setting| setting.value.is_ok());
     Ok(if is_understood { Exit::Done } else { Exit::Other })
 }
 
-fn lines(settings: &[Setting], strangers: &[String]) -> String {
+fn lines(settings: &[Setting], unknown: &[String]) -> String {
     let shown = |setting: &Setting| match &setting.value {
         Ok(value) if value.is_empty() => "-".to_owned(),
         Ok(value) => value.clone(),
@@ -74,7 +74,7 @@ fn lines(settings: &[Setting], strangers: &[String]) -> String {
         let (name, value, origin) = (setting.variable.name, shown(setting), origin(setting.origin));
         text += &format!("{name:<31}  {value:<width$}  {origin}{remark}\n");
     }
-    for name in strangers {
+    for name in unknown {
         text += &format!("{name:<31}  {:<width$}  environment; {STRANGER}\n", "-");
     }
     text

@@ -523,8 +523,8 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
 fn read_access_again(running: &RunningIoc, arguments: &Arguments, is_retry: bool) -> bool {
     match running.reload_access() {
         Ok(warnings) => {
-            warnings.iter().for_each(|what| arguments.log.say(Level::Warning, what));
-            arguments.log.say(Level::Info, "the access file was reloaded");
+            warnings.iter().for_each(|what| arguments.log.report(Level::Warning, what));
+            arguments.log.report(Level::Info, "the access file was reloaded");
             false
         }
         Err(IocError::NoDescriptors(_)) if is_retry => true,
@@ -532,7 +532,7 @@ fn read_access_again(running: &RunningIoc, arguments: &Arguments, is_retry: bool
             let lacks_descriptors = matches!(error, IocError::NoDescriptors(_));
             let later = if lacks_descriptors { ", and reading is retried every second" } else { "" };
             let what = format!("cannot reload the access file; the previous rules stay in force{later}: {error}");
-            what.lines().for_each(|line| arguments.log.say(Level::Error, line));
+            what.lines().for_each(|line| arguments.log.report(Level::Error, line));
             lacks_descriptors
         }
     }

@@ -25,12 +25,12 @@ mod tests {
 
     #[test]
     fn lab_arguments_follow_the_lab_verb() {
-        let of = |line: &str| {
+        let lab_arguments = |line: &str| {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             words(&arguments).map(<[OsString]>::to_vec)
         };
 
-        assert_eq!(of("fodo lab run --json -"), Some(vec!["run".into(), "--json".into(), "-".into()]));
-        assert_eq!(of("fodo get lab"), None);
+        assert_eq!(lab_arguments("fodo lab run --json -"), Some(vec!["run".into(), "--json".into(), "-".into()]));
+        assert_eq!(lab_arguments("fodo get lab"), None);
     }
 }

@@ -222,11 +222,11 @@ impl KnownPv {
             object.insert("event".into(), name.into());
             object
         };
-        let said = |words: &str| format!("{pv:<width$}  {words}\n");
-        let plain = |name: &str, words: &str| if as_json { json::line(head(name)) } else { said(words) };
+        let line = |words: &str| format!("{pv:<width$}  {words}\n");
+        let plain = |name: &str, words: &str| if as_json { json::line(head(name)) } else { line(words) };
         let reported = |name: &str, words: String| {
             if !as_json {
-                return said(&words);
+                return line(&words);
             }
             let mut object = head(name);
             object.insert("message".into(), words.into());
@@ -243,8 +243,8 @@ impl KnownPv {
                         json::line(object)
                     }
                     (false, true) => {
-                        let gone = self.lost_at.take().map_or(Duration::ZERO, |at| at.elapsed());
-                        said(&format!("--- connected again after {:.1} s, to {}", gone.as_secs_f64(), facts.server))
+                        let outage = self.lost_at.take().map_or(Duration::ZERO, |at| at.elapsed());
+                        line(&format!("--- connected again after {:.1} s, to {}", outage.as_secs_f64(), facts.server))
                     }
                     (false, false) => String::new(),
                 }
@@ -257,7 +257,7 @@ impl KnownPv {
             }
             MonitorEvent::Rights(facts) => {
                 let may = |may: bool| if may { "may" } else { "may not" };
-                said(&format!("--- {} be read now, {} be written", may(facts.may_read), may(facts.may_write)))
+                line(&format!("--- {} be read now, {} be written", may(facts.may_read), may(facts.may_write)))
             }
             MonitorEvent::Merged(n) if as_json => {
                 let mut object = head("merged");
@@ -265,14 +265,14 @@ impl KnownPv {
                 json::line(object)
             }
             MonitorEvent::Merged(n) => {
-                said(&format!("--- {n} updates merged into the next: they arrived faster than they were printed"))
+                line(&format!("--- {n} updates merged into the next: they arrived faster than they were printed"))
             }
             MonitorEvent::Unresponsive => plain("unresponsive", "the server is silent; the last value may be stale"),
             MonitorEvent::Responsive => plain("responsive", "the server responds again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
             MonitorEvent::Disconnected => {
                 self.lost_at = Some(Instant::now());
-                said("--- disconnected; searching")
+                line("--- disconnected; searching")
             }
             MonitorEvent::Closed => plain("closed", "closed"),
             MonitorEvent::Refused(refusal) => {

@@ -118,14 +118,14 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Conclusion {
             "EPICS_CA_ADDR_LIST and EPICS_CA_NAME_SERVERS are empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
         );
     }
-    if all(|asked| matches!(asked, SearchResult::NotSent { .. })) {
+    if all(|result| matches!(result, SearchResult::NotSent { .. })) {
         return verdict(
             Exit::Other,
             "this host could not send the search to any address",
             "check that an interface is up, that these addresses have a route, and that no local firewall blocks UDP",
         );
     }
-    if all(|asked| matches!(asked, SearchResult::PortClosed)) {
+    if all(|result| matches!(result, SearchResult::PortClosed)) {
         return verdict(
             Exit::NotFound,
             "no server runs at any of the addresses",
