@@ -58,6 +58,6 @@ pub struct Difference {
 pub fn fields_of(record_type: &str) -> Vec<String> {
     let list = std::fs::read_to_string(crate::place::database("fields.txt")).unwrap_or_default();
     let lines = list.lines().filter_map(|line| line.split_once(' '));
-    let lines = lines.filter(|(of, _)| *of == "common" || *of == record_type);
+    let lines = lines.filter(|(group, _)| *group == "common" || *group == record_type);
     lines.flat_map(|(_, names)| names.split(' ').map(str::to_string)).collect()
 }

@@ -95,7 +95,7 @@ pub const ROWS: &[ScenarioRow] = &[
     },
     ScenarioRow {
         title: "monitor with the masks ALARM and PROPERTY",
-        run: Run::Meet(life::alarm_and_property_are_told_alone),
+        run: Run::Meet(life::alarm_and_property_are_reported_alone),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have neither alarm limits nor fields")],
     },
     ScenarioRow {
@@ -112,7 +112,7 @@ pub const ROWS: &[ScenarioRow] = &[
     },
     ScenarioRow {
         title: "units, precision and limits",
-        run: Run::Meet(scenario::units_precision_and_limits_are_told),
+        run: Run::Meet(scenario::units_precision_and_limits_are_returned),
         exceptions: &[],
     },
     ScenarioRow {

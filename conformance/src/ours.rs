@@ -101,17 +101,17 @@ impl Client for FodoClient {
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, TestFailure> {
         let monitor = self.monitors.get(monitor).and_then(Option::as_ref).ok_or("unknown monitor")?;
         let deadline = Instant::now() + timeout;
-        let mut taken = Vec::new();
-        while taken.len() < count {
+        let mut samples = Vec::new();
+        while samples.len() < count {
             match monitor.next_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, ValueForm::Value)),
+                Some(MonitorEvent::Update(reading)) => samples.push(sample(&reading, ValueForm::Value)),
                 // Other clients do not report these in their stream of updates.
                 Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}
                 Some(other) => return Err(format!("{other:?}")),
                 None => break,
             }
         }
-        Ok(taken)
+        Ok(samples)
     }
 }
 

@@ -23,8 +23,8 @@ pub fn restrict_to_loopback(command: &mut Command, port: u16) {
             command.env_remove(name);
         }
     }
-    let lonely = ["EPICS_CA_REPEATER_PORT", "EPICS_PVA_BROADCAST_PORT", "EPICS_PVA_SERVER_PORT"];
-    for name in lonely {
+    let isolated = ["EPICS_CA_REPEATER_PORT", "EPICS_PVA_BROADCAST_PORT", "EPICS_PVA_SERVER_PORT"];
+    for name in isolated {
         command.env(name, crate::place::free_port().to_string());
     }
     for name in [
@@ -133,13 +133,13 @@ impl Process {
     pub fn proc_folder(&self) -> Option<PathBuf> {
         let namespace = |of: &Path| std::fs::read_link(of.join("ns/pid")).ok();
         let (ours, id) = (namespace(Path::new("/proc/self")), self.child.id().to_string());
-        let is_it = |of: &PathBuf| {
+        let is_child = |of: &PathBuf| {
             let status = std::fs::read_to_string(of.join("status")).unwrap_or_default();
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
             numbers.split_whitespace().last() == Some(id.as_str()) && namespace(of) == ours
         };
         let mut all = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
-        all.find(is_it)
+        all.find(is_child)
     }
 
     /// Sends a signal to the process only, not to its group.

@@ -75,12 +75,12 @@ fn records() -> Vec<CommonRecord> {
 /// The records that a server of this kind has.
 fn records_of(kind: ServerProgram) -> Vec<CommonRecord> {
     let simple = ["wf_SHORT", "wf_LONG", "wf_FLOAT", "wf_DOUBLE"];
-    let is_there = |record: &CommonRecord| match kind {
+    let is_served = |record: &CommonRecord| match kind {
         ServerProgram::Fodo | ServerProgram::SoftIoc => true,
         ServerProgram::Caproto => record.name != "calc" && (record.count == 1 || simple.contains(&record.name)),
         ServerProgram::PythonSoftIoc => record.count == 1 || simple.contains(&record.name),
     };
-    records().into_iter().filter(is_there).collect()
+    records().into_iter().filter(is_served).collect()
 }
 
 /// Connecting reports kind and count of every record; reading returns its value and its text.
@@ -155,10 +155,10 @@ pub fn every_record_is_monitored(client: &mut dyn Client, server: &TestServer) -
 pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     for (name, labels) in [("bo", vec!["off", "on"]), ("mbbo", vec!["zero", "one", "two"])] {
         let pv = server.pv(name);
-        let told = client.get(&pv, ValueForm::Control)?.labels.unwrap_or_default();
+        let labels_read = client.get(&pv, ValueForm::Control)?.labels.unwrap_or_default();
         // pythonSoftIOC and softIoc differ in the number of unnamed states that follow.
-        let told: Vec<&str> = told.iter().map(String::as_str).take(labels.len()).collect();
-        expect(&pv, "labels", &told, &labels)?;
+        let labels_read: Vec<&str> = labels_read.iter().map(String::as_str).take(labels.len()).collect();
+        expect(&pv, "labels", &labels_read, &labels)?;
 
         for (index, label) in labels.iter().enumerate() {
             client.put(&pv, &json!(label), true)?;
@@ -172,7 +172,10 @@ pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &TestServ
 }
 
 /// Units, precision and limits are returned on request.
-pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
+pub fn units_precision_and_limits_are_returned(
+    client: &mut dyn Client,
+    server: &TestServer,
+) -> Result<(), TestFailure> {
     let pv = server.pv("ai");
     let sample = client.get(&pv, ValueForm::Control)?;
 

@@ -64,7 +64,7 @@ impl ServerProgram {
 pub struct TestServer {
     /// The kind of server.
     pub kind: ServerProgram,
-    ears: ListenOn,
+    interfaces: ListenOn,
     /// The port for searches.
     pub port: u16,
     /// The prefix of every name.
@@ -99,26 +99,26 @@ impl TestServer {
     }
 
     /// The same with the common records, listening on these interfaces.
-    pub fn start_with(kind: ServerProgram, ears: ListenOn) -> Result<TestServer, TestFailure> {
-        TestServer::start_at(kind, ears, place::database("records.db"), None)
+    pub fn start_with(kind: ServerProgram, interfaces: ListenOn) -> Result<TestServer, TestFailure> {
+        TestServer::start_at(kind, interfaces, place::database("records.db"), None)
     }
 
     fn start_at(
         kind: ServerProgram,
-        ears: ListenOn,
+        interfaces: ListenOn,
         database: PathBuf,
         far: Option<Far>,
     ) -> Result<TestServer, TestFailure> {
         let port = place::free_port();
         let prefix = place::prefix();
-        let process = start(kind, ears, port, &prefix, &database, far.as_ref())?;
-        Ok(TestServer { kind, ears, port, prefix, database, far, process })
+        let process = start(kind, interfaces, port, &prefix, &database, far.as_ref())?;
+        Ok(TestServer { kind, interfaces, port, prefix, database, far, process })
     }
 
     /// Kills the server and restarts it on the same port.
     pub fn restart(&mut self) -> Result<(), TestFailure> {
         self.kill();
-        self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database, self.far.as_ref())?;
+        self.process = start(self.kind, self.interfaces, self.port, &self.prefix, &self.database, self.far.as_ref())?;
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl TestServer {
 
 fn start(
     kind: ServerProgram,
-    ears: ListenOn,
+    interfaces: ListenOn,
     port: u16,
     prefix: &str,
     database: &Path,
@@ -172,12 +172,12 @@ fn start(
         Some(far) => format!("P={prefix},FAR={}", far.prefix),
         None => format!("P={prefix}"),
     };
-    let mut command = command(kind, ears, port, prefix, &macros, database);
+    let mut command = command(kind, interfaces, port, prefix, &macros, database);
     restrict_to_loopback(&mut command, port);
     if let Some(far) = far {
         command.env("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", far.port));
     }
-    if ears == ListenOn::Everywhere {
+    if interfaces == ListenOn::Everywhere {
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
     }
     let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
@@ -186,8 +186,15 @@ fn start(
     Ok(process)
 }
 
-fn command(kind: ServerProgram, ears: ListenOn, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
-    let interface = match ears {
+fn command(
+    kind: ServerProgram,
+    interfaces: ListenOn,
+    port: u16,
+    prefix: &str,
+    macros: &str,
+    database: &Path,
+) -> Command {
+    let interface = match interfaces {
         ListenOn::Loopback => "127.0.0.1",
         ListenOn::Everywhere => "0.0.0.0",
     };

@@ -73,14 +73,14 @@ fn answer(process: &mut Process, command: &str) -> String {
 }
 
 /// Repeats the command until the answer is the expected one.
-fn wait_for(process: &mut Process, command: &str, wanted: &str) {
+fn wait_for(process: &mut Process, command: &str, expected: &str) {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let answered = answer(process, command);
-        if answered.ends_with(wanted) {
+        let output = answer(process, command);
+        if output.ends_with(expected) {
             return;
         }
-        assert!(Instant::now() < deadline, "{command}: {answered}, expected {wanted}");
+        assert!(Instant::now() < deadline, "{command}: {output}, expected {expected}");
     }
 }
 
@@ -251,14 +251,14 @@ fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
     let text = std::fs::read_to_string(&path).expect("the page exists");
     let mut conversation: Vec<(String, Vec<String>)> = Vec::new();
     for block in text.split("```console\n").skip(1) {
-        let mut is_said = false;
+        let mut is_after_prompt = false;
         for line in block.split("```").next().unwrap_or_default().lines() {
             if let Some(command) = line.strip_prefix("epics> ") {
                 conversation.push((command.to_owned(), Vec::new()));
-                is_said = true;
+                is_after_prompt = true;
             } else if line.starts_with("$ ") {
-                is_said = false;
-            } else if let Some((_, lines)) = conversation.last_mut().filter(|_| is_said) {
+                is_after_prompt = false;
+            } else if let Some((_, lines)) = conversation.last_mut().filter(|_| is_after_prompt) {
                 lines.push(line.trim_end().to_owned());
             }
         }
@@ -267,7 +267,7 @@ fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
 }
 
 /// The complete output of a command.
-fn answers(process: &mut Process, command: &str) -> Vec<String> {
+fn output_of(process: &mut Process, command: &str) -> Vec<String> {
     process.write_line(command).expect("it reads commands");
     process.write_line("echo that is all").expect("it reads commands");
     let mut lines = Vec::new();
@@ -294,17 +294,17 @@ fn the_tutorials_match_the_output_of_the_shell() {
         let conversation = conversation(page);
         assert!(!conversation.is_empty(), "{page}");
         // Skip the remaining output of the script.
-        answers(&mut process, "");
+        output_of(&mut process, "");
 
         // Commands that write a file would write it into the example's folder.
-        for (command, wanted) in conversation.iter().filter(|(command, _)| !command.contains('>')) {
+        for (command, expected) in conversation.iter().filter(|(command, _)| !command.contains('>')) {
             let deadline = Instant::now() + PATIENCE;
-            let mut answered = answers(&mut process, command);
+            let mut output = output_of(&mut process, command);
             // A reader takes a moment between two commands, in which records are scanned.
-            while command.starts_with("dbgf") && answered != *wanted && Instant::now() < deadline {
-                answered = answers(&mut process, command);
+            while command.starts_with("dbgf") && output != *expected && Instant::now() < deadline {
+                output = output_of(&mut process, command);
             }
-            assert_eq!(answered, *wanted, "{page}: {command}");
+            assert_eq!(output, *expected, "{page}: {command}");
         }
     }
 }

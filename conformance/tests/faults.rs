@@ -76,7 +76,7 @@ fn clients_beyond_the_descriptor_limit_are_closed_and_the_others_are_served() {
     ao.connect_timeout(PATIENCE).unwrap();
     let n_before = n_open_files(&ioc);
 
-    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
+    let connections: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
     eventually("clients have half of the descriptors", || n_open_files(&ioc) >= n_before + 16);
     assert!(n_open_files(&ioc) <= 60, "the remaining descriptors are reserved");
     (0..20).for_each(|_| assert_eq!(ao.get_timeout(PATIENCE).unwrap().value, Value::from(-1.25)));
@@ -84,7 +84,7 @@ fn clients_beyond_the_descriptor_limit_are_closed_and_the_others_are_served() {
     // Measures CPU time while no client sends requests.
     std::thread::sleep(Duration::from_secs(1));
     let n_busy = n_ticks(&ioc) - ticks_before;
-    drop(crowd);
+    drop(connections);
 
     assert!(n_busy < 20, "{n_busy} % of a CPU for clients that cannot be accepted");
     assert_eq!(
@@ -136,14 +136,14 @@ fn ioc_limited(limit: &str, port: u16) -> Command {
 #[test]
 fn an_ioc_with_too_few_threads_reports_an_error_and_exits() {
     // The number of threads of root is not limited.
-    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    if !Command::new("setpriv").args(nobody).arg("true").status().is_ok_and(|status| status.success()) {
+    let unprivileged = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    if !Command::new("setpriv").args(unprivileged).arg("true").status().is_ok_and(|status| status.success()) {
         return println!("not tested: switching to another user is not permitted");
     }
     for n_threads in [1, 2] {
         let limited = ioc_limited(&format!("-u {n_threads}"), free_port());
         let mut command = Command::new("setpriv");
-        command.args(nobody).arg(limited.get_program()).args(limited.get_args());
+        command.args(unprivileged).arg(limited.get_program()).args(limited.get_args());
         command.envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
 
         let failure = printed_by("fodo ioc", &mut command, PATIENCE).unwrap_err();
@@ -161,8 +161,8 @@ fn an_ioc_with_little_memory_serves_or_reports_an_error_and_exits() {
         let mut command = ioc_limited(&format!("-v {kib}"), free_port());
         let mut process = Process::start("fodo ioc", &mut command).unwrap();
         if let Err(failure) = process.wait_for_line_starting("fodo ioc: serving", PATIENCE) {
-            let said = ["memory allocation", "temporarily unavailable", "Cannot allocate", "error while loading"];
-            assert!(said.iter().any(|said| failure.contains(said)), "{kib} KiB: {failure}");
+            let message = ["memory allocation", "temporarily unavailable", "Cannot allocate", "error while loading"];
+            assert!(message.iter().any(|message| failure.contains(message)), "{kib} KiB: {failure}");
             assert!(!failure.contains("panicked"), "{kib} KiB: {failure}");
             n_ended += 1;
         }
@@ -179,11 +179,11 @@ fn a_suspended_server_is_reported_unresponsive_and_used_again_after_it_resumes()
     while !matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))) {}
 
     ioc.signal(Signal::STOP).unwrap();
-    let told_of_stop = monitor.next_timeout(PATIENCE);
+    let after_stop = monitor.next_timeout(PATIENCE);
     ioc.signal(Signal::CONT).unwrap();
-    let told_of_return = monitor.next_timeout(PATIENCE);
+    let after_resume = monitor.next_timeout(PATIENCE);
 
-    assert_eq!((told_of_stop, told_of_return), (Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Responsive)));
+    assert_eq!((after_stop, after_resume), (Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Responsive)));
     ao.put_timeout(3.5, PATIENCE).unwrap();
     assert!(
         matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(reading)) if reading.value == Value::from(3.5))

@@ -57,12 +57,12 @@ const LEFT_OUT: [(&str, &str); 3] = [
 fn fields_of(record_type: &str) -> Vec<String> {
     let list = std::fs::read_to_string(database("fields.txt")).expect("the list is there");
     let lines = list.lines().filter_map(|line| line.split_once(' '));
-    let lines = lines.filter(|(of, _)| *of == "common" || *of == record_type);
+    let lines = lines.filter(|(group, _)| *group == "common" || *group == record_type);
     lines.flat_map(|(_, names)| names.split(' ').map(str::to_string)).collect()
 }
 
 /// All properties of a field that a client sees, as text without the server's prefix.
-fn told(client: &mut FodoClient, server: &TestServer, field: &str) -> Result<String, TestFailure> {
+fn properties(client: &mut FodoClient, server: &TestServer, field: &str) -> Result<String, TestFailure> {
     let pv = server.pv(field);
     let about = client.connect(&pv)?;
     let mut text = format!("{about:?}");
@@ -91,8 +91,8 @@ fn every_field_is_reported_as_by_softioc() {
         for name in fields_of(record_type).into_iter().filter(is_compared) {
             let field = format!("{record}.{name}");
             n_fields += 1;
-            let expected = told(&mut at_theirs, &theirs, &field).expect(&field);
-            let found = told(&mut at_ours, &ours, &field);
+            let expected = properties(&mut at_theirs, &theirs, &field).expect(&field);
+            let found = properties(&mut at_ours, &ours, &field);
             if found.as_ref() != Ok(&expected) {
                 differences.push(format!("{field}:\nsoftIoc {expected}\nfodo    {found:?}"));
             }

@@ -60,7 +60,7 @@ impl Side {
     }
 
     /// All properties of a channel that a client sees, except the time, without the prefix.
-    fn told(&mut self, name: &str, shapes: &[ValueForm]) -> String {
+    fn properties(&mut self, name: &str, shapes: &[ValueForm]) -> String {
         let pv = self.pv(name);
         let mut text = match self.client.connect(&pv) {
             Ok(about) => format!("{about:?}"),
@@ -125,7 +125,9 @@ fn channels_with_filters_are_reported_as_by_softioc() {
     for name in READ {
         assert_same(
             name,
-            sides.each_mut().map(|side| side.told(name, &[ValueForm::Value, ValueForm::Text, ValueForm::Control])),
+            sides
+                .each_mut()
+                .map(|side| side.properties(name, &[ValueForm::Value, ValueForm::Text, ValueForm::Control])),
         );
     }
 }
@@ -143,12 +145,12 @@ fn other_clients_receive_the_same_filtered_values_as_the_fodo_client() {
         // caproto parses these names itself, and supports neither JSON5 nor all filters.
         for name in [r#"ao.{"dbnd":{"abs":1}}"#, "wf_LONG.[1:2]", r#"wf_LONG.{"arr":{"s":-2}}"#] {
             let pv = server.pv(name);
-            let told = |client: &mut dyn Client| {
+            let value_and_update = |client: &mut dyn Client| {
                 let monitor = client.monitor(&pv).unwrap();
                 let mut first = client.take(monitor, 1, PATIENCE).unwrap();
                 (client.get(&pv, ValueForm::Value).unwrap().value, first.remove(0).value)
             };
-            assert_eq!(told(&mut *client), told(&mut ours), "{kind:?} {name}");
+            assert_eq!(value_and_update(&mut *client), value_and_update(&mut ours), "{kind:?} {name}");
         }
     }
 }
@@ -350,9 +352,9 @@ fn json_links_and_filtered_links_behave_as_in_softioc() {
 fn agree(sides: &mut [Side; 2], field: &str, when: &str) {
     let start = Instant::now();
     loop {
-        let told = sides.each_mut().map(|side| side.told(field, &[ValueForm::Value]));
-        if told[0] == told[1] || start.elapsed() > Duration::from_secs(3) {
-            return assert_same(&format!("{field} {when}"), told);
+        let properties = sides.each_mut().map(|side| side.properties(field, &[ValueForm::Value]));
+        if properties[0] == properties[1] || start.elapsed() > Duration::from_secs(3) {
+            return assert_same(&format!("{field} {when}"), properties);
         }
         std::thread::yield_now();
     }

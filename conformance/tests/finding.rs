@@ -78,10 +78,10 @@ fn a_softioc_beacon_makes_a_waiting_fodo_client_connect() {
     let ready = Instant::now();
     monitor.wait_for_line_starting(&prefix, PATIENCE).unwrap();
 
-    let took = ready.elapsed();
+    let elapsed = ready.elapsed();
     assert!(start.elapsed() < Duration::from_secs(16), "{:?}: softIoc took too long to start", start.elapsed());
     // At once, or with the second search if softIoc does not listen yet at its first beacon.
-    assert!(took < Duration::from_millis(2500), "{took:?}");
+    assert!(elapsed < Duration::from_millis(2500), "{elapsed:?}");
 }
 
 #[test]

@@ -56,8 +56,8 @@ fn random_records_and_steps_behave_as_on_softioc() {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("GATE_SEEDS") else { return SEEDS };
-    let (start, end) = asked.split_once("..").expect("GATE_SEEDS=1000..1200");
+    let Ok(range) = std::env::var("GATE_SEEDS") else { return SEEDS };
+    let (start, end) = range.split_once("..").expect("GATE_SEEDS=1000..1200");
     start.parse().unwrap()..end.parse().unwrap()
 }
 

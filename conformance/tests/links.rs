@@ -247,9 +247,9 @@ fn link_updates_to_a_suspended_server_are_merged_and_counted() {
     let mut far = End::new(TestServer::start_on(ServerProgram::SoftIoc, &far_file.0).unwrap());
     let mut near = End::new(TestServer::start_linked(ServerProgram::Fodo, &file.0, &far.server).unwrap());
     near.put("big", vec![0.5; 500_000]);
-    let until = |what: &str, near: &mut End, is_so: &dyn Fn(&[u64]) -> bool| {
+    let until = |what: &str, near: &mut End, is_reached: &dyn Fn(&[u64]) -> bool| {
         let start = Instant::now();
-        while !is_so(&totals(&mut near.server)) {
+        while !is_reached(&totals(&mut near.server)) {
             assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
         }
     };

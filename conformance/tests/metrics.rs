@@ -44,8 +44,8 @@ fn read(url: &str) -> Json {
 /// The value of a family, or of one of its labels.
 fn number(page: &Json, family: &str, label: Option<&str>) -> Option<f64> {
     let samples = page["families"][family]["samples"].as_array()?;
-    let is_wanted = |sample: &&Json| label.is_none_or(|label| sample[1]["scan"] == label);
-    samples.iter().find(is_wanted)?[2].as_f64()
+    let matches = |sample: &&Json| label.is_none_or(|label| sample[1]["scan"] == label);
+    samples.iter().find(matches)?[2].as_f64()
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn the_conformance_page_matches_the_matrix_in_the_code() {
         std::fs::write(&path, &text).expect("the page can be written");
     }
     let page = std::fs::read_to_string(&path).expect("the page is there");
-    let differs = page.lines().zip(text.lines()).find(|(page, made)| page != made);
+    let differs = page.lines().zip(text.lines()).find(|(page, generated)| page != generated);
 
     assert!(page == text, "conformance.md differs from the code; FODO_WRITE_REFERENCE=1 rewrites it: {differs:?}");
 }

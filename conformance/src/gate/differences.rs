@@ -33,10 +33,10 @@ impl IntendedDifferences {
         let mut differences = IntendedDifferences::default();
         for line in page.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-            let [places, told, reason, effect] = cells.as_slice() else {
+            let [places, description, reason, effect] = cells.as_slice() else {
                 return Err(format!("expected four cells (where, what, why, effect), found\n{line}"));
             };
-            if told.is_empty() || reason.is_empty() || effect.is_empty() {
+            if description.is_empty() || reason.is_empty() || effect.is_empty() {
                 return Err(format!("empty cell in\n{line}"));
             }
             for shown in places.split('`').skip(1).step_by(2) {
@@ -54,14 +54,14 @@ impl IntendedDifferences {
 
     /// Whether a difference is intended; marks the entries that allow it as not stale.
     pub fn allow(&mut self, scenario: &str, what: &str) -> bool {
-        let mut is_meant = false;
+        let mut is_intended = false;
         for place in &mut self.places {
             if (place.scenario == "*" || place.scenario == scenario) && is_like(what, &place.what) {
                 place.is_seen = true;
-                is_meant = true;
+                is_intended = true;
             }
         }
-        is_meant
+        is_intended
     }
 
     /// Number of rows.

@@ -63,15 +63,15 @@ impl ServerPair {
         let mut stages = (self.theirs.stage(case, &prefix)?, self.ours.stage(case, &prefix)?);
         let steps = std::iter::once(None).chain(case.steps.iter().map(Some));
         for (n_steps, step) in steps.enumerate() {
-            let told = match step {
+            let results = match step {
                 Some(step) => self.step(&mut stages, step)?,
                 None => (String::new(), String::new()),
             };
             let is_silent = matches!(step, Some(GateStep::Get(_) | GateStep::Request { .. }));
             let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
             let mut differences = if is_compared { self.settle(case, &mut stages)? } else { Vec::new() };
-            if told.0 != told.1 {
-                let detail = format!("softIoc returns \"{}\", fodo \"{}\"", told.0, told.1);
+            if results.0 != results.1 {
+                let detail = format!("softIoc returns \"{}\", fodo \"{}\"", results.0, results.1);
                 differences.push(Difference { what: "answer".into(), detail });
             }
             differences.retain(|difference| !meant.allow(&case.name, &difference.what));
@@ -87,8 +87,8 @@ impl ServerPair {
         stages.0.begin();
         stages.1.begin();
         if let GateStep::Wait(_) = step {
-            let told = self.theirs.run(&mut stages.0, step)?;
-            return Ok((told.clone(), told));
+            let results = self.theirs.run(&mut stages.0, step)?;
+            return Ok((results.clone(), results));
         }
         if let GateStep::Acknowledge(..) | GateStep::Write(_) | GateStep::Request { .. } = step {
             // It uses a separate circuit, and must not overtake earlier requests.
@@ -127,8 +127,8 @@ impl ServerPair {
         for name in names {
             let (expected, found) = (theirs.get(name), ours.get(name));
             if expected.map(Vec::as_slice) != found.map(Vec::as_slice) {
-                let of = |events: Option<&Vec<String>>| events.map_or(String::new(), |events| events.join("; "));
-                let detail = format!("events of {name}: softIoc [{}], fodo [{}]", of(expected), of(found));
+                let joined = |events: Option<&Vec<String>>| events.map_or(String::new(), |events| events.join("; "));
+                let detail = format!("events of {name}: softIoc [{}], fodo [{}]", joined(expected), joined(found));
                 let field = name.split(' ').next().unwrap_or_default();
                 differences.push(Difference { what: format!("{} events", typed(case, field)), detail });
             }
@@ -145,8 +145,8 @@ fn prefix(number: usize) -> String {
 /// The name of a field as `TYPE.FIELD`.
 fn typed(case: &Case, name: &str) -> String {
     let (record, field) = name.split_once('.').unwrap_or((name, "VAL"));
-    let of = case.records.iter().find(|other| other.name == record);
-    format!("{}.{field}", of.map_or(record, |record| record.record_type.as_str()))
+    let listed = case.records.iter().find(|other| other.name == record);
+    format!("{}.{field}", listed.map_or(record, |listed| listed.record_type.as_str()))
 }
 
 /// A case and its finding, for whoever repairs it.

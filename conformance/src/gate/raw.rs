@@ -30,11 +30,11 @@ pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result
     let count = encoded.map_err(|error| error.to_string())?;
     circuit.send(Request::Write { dbr, count, sid: circuit.sid, ioid: Ioid(1) }, &payload)?;
     circuit.send_alone(Request::Echo {})?;
-    let mut told = String::new();
+    let mut outcome = String::new();
     loop {
         match circuit.next()? {
-            (Answer::Error { status, .. }, _) => told = format!("refused: {status}"),
-            (Answer::Echo {}, _) => return Ok(told),
+            (Answer::Error { status, .. }, _) => outcome = format!("refused: {status}"),
+            (Answer::Echo {}, _) => return Ok(outcome),
             _ => {}
         }
     }

@@ -88,9 +88,9 @@ impl ServerSide {
         let put = self.fence.put_timeout(self.n_fences, OPERATION_DURATION_MAX);
         put.map_err(|error| self.server.failure(&error.to_string()))?;
         let deadline = Instant::now() + OPERATION_DURATION_MAX;
-        let wanted = Value::from(self.n_fences);
+        let expected = Value::from(self.n_fences);
         while let Some(event) = self.fence_events.next_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if matches!(event, MonitorEvent::Update(Reading { value, .. }) if value == wanted) {
+            if matches!(event, MonitorEvent::Update(Reading { value, .. }) if value == expected) {
                 return Ok(());
             }
         }
@@ -129,12 +129,12 @@ impl ServerSide {
                 let count = text.parse().unwrap_or_default();
                 let request = Request { kind: Some(*kind), count, ..Request::default() };
                 match channel(pv)?.get_with_timeout(request, OPERATION_DURATION_MAX) {
-                    Ok(reading) => Ok(stage.told(&reading)),
+                    Ok(reading) => Ok(stage.value_and_alarm(&reading)),
                     Err(error) => Ok(outcome(Err(error))),
                 }
             }
             GateStep::Request { pv, way, dbr, count } => {
-                let show = |reading: &Reading| described(reading, &stage.prefix);
+                let show = |reading: &Reading| value_alarm_and_properties(reading, &stage.prefix);
                 raw::read(self.server.address(), &format!("{}{pv}", stage.prefix), *way, *dbr, *count, &show)
             }
             GateStep::Acknowledge(pv, which, number) => {
@@ -188,7 +188,7 @@ impl Stage {
                             // final ones are compared through their fields.
                             *events = vec!["some".into()];
                         } else {
-                            events.push(told(&reading, &self.prefix));
+                            events.push(value_and_alarm(&reading, &self.prefix));
                         }
                     }
                     MonitorEvent::Connected(_) => {}
@@ -199,8 +199,8 @@ impl Stage {
         &self.events
     }
 
-    fn told(&self, reading: &Reading) -> String {
-        told(reading, &self.prefix)
+    fn value_and_alarm(&self, reading: &Reading) -> String {
+        value_and_alarm(reading, &self.prefix)
     }
 }
 
@@ -229,13 +229,13 @@ fn outcome(result: Result<(), Error>) -> String {
 }
 
 /// Value and alarm.
-fn told(reading: &Reading, prefix: &str) -> String {
+fn value_and_alarm(reading: &Reading, prefix: &str) -> String {
     format!("{} {}/{}", shown(&reading.value, prefix), reading.alarm.status, reading.alarm.severity)
 }
 
 /// Value, alarm and properties.
-fn described(reading: &Reading, prefix: &str) -> String {
-    let mut text = told(reading, prefix);
+fn value_alarm_and_properties(reading: &Reading, prefix: &str) -> String {
+    let mut text = value_and_alarm(reading, prefix);
     if let Some(meta) = &reading.meta {
         let Meta { units, precision, display, alarm, warning, control, labels, acknowledge, .. } = &**meta;
         let limits = [display, alarm, warning, control].map(|limits| format!("{}..{}", limits.low, limits.high));

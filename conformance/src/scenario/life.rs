@@ -21,46 +21,46 @@ pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &
     client.put(&pv, &json!(0.0), true)?;
     let value = client.monitor_masked(&pv, EventMask::VALUE)?;
     let log = client.monitor_masked(&pv, EventMask::LOG)?;
-    all_tell(client, &pv, &[value, log], 0.0)?;
+    all_report(client, &pv, &[value, log], 0.0)?;
 
     // An extra update would be received before the next expected one.
-    for (written, told) in
+    for (written, reporting) in
         [(0.5, [].as_slice()), (2.0, &[value]), (7.0, &[value, log]), (9.0, &[value]), (20.0, &[value, log])]
     {
         client.put(&pv, &json!(written), true)?;
-        all_tell(client, &pv, told, written)?;
+        all_report(client, &pv, reporting, written)?;
     }
     Ok(())
 }
 
 /// A monitor of ALARM reports changes of severity only, one of PROPERTY changes of units only.
-pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
+pub fn alarm_and_property_are_reported_alone(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(0.0), true)?;
     client.put(&server.pv("masked.EGU"), &json!("V"), true)?;
     let alarm = client.monitor_masked(&pv, EventMask::ALARM)?;
     let property = client.monitor_masked(&pv, EventMask::PROPERTY)?;
-    all_tell(client, &pv, &[alarm, property], 0.0)?;
+    all_report(client, &pv, &[alarm, property], 0.0)?;
 
-    for (written, told) in [(10.0, [].as_slice()), (60.0, &[alarm]), (70.0, &[]), (20.0, &[alarm])] {
+    for (written, reporting) in [(10.0, [].as_slice()), (60.0, &[alarm]), (70.0, &[]), (20.0, &[alarm])] {
         client.put(&pv, &json!(written), true)?;
-        all_tell(client, &pv, told, written)?;
+        all_report(client, &pv, reporting, written)?;
     }
     client.put(&server.pv("masked.EGU"), &json!("mV"), true)?;
-    all_tell(client, &pv, &[property], 20.0)?;
+    all_report(client, &pv, &[property], 20.0)?;
     client.put(&pv, &json!(80.0), true)?;
-    all_tell(client, &pv, &[alarm], 80.0)
+    all_report(client, &pv, &[alarm], 80.0)
 }
 
-fn all_tell(client: &mut dyn Client, pv: &str, monitors: &[usize], value: f64) -> Result<(), TestFailure> {
+fn all_report(client: &mut dyn Client, pv: &str, monitors: &[usize], value: f64) -> Result<(), TestFailure> {
     monitors.iter().try_for_each(|monitor| updates_are(client, pv, *monitor, &[value]))
 }
 
 fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]) -> Result<(), TestFailure> {
     let updates = client.take(monitor, values.len(), UPDATE_DURATION_MAX)?;
-    let told: Vec<Option<f64>> = updates.iter().map(|update| update.value.as_f64()).collect();
+    let received: Vec<Option<f64>> = updates.iter().map(|update| update.value.as_f64()).collect();
     let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
-    expect(pv, "updates", &told, &values)
+    expect(pv, "updates", &received, &values)
 }
 
 /// An array has as many elements as the last put, whether more or fewer than before.

@@ -24,19 +24,19 @@ type Fault = (&'static str, fn(&mut Hostile<'_>));
 
 /// All faults with their names.
 pub const FAULTS: [Fault; 16] = [
-    ("another protocol", |hostile| hostile.say(b"GET / HTTP/1.1\r\n\r\n")),
+    ("another protocol", |hostile| hostile.send(b"GET / HTTP/1.1\r\n\r\n")),
     ("random bytes", |hostile| {
         let bytes = hostile.chance.bytes(200);
-        hostile.say(&bytes);
+        hostile.send(&bytes);
     }),
     ("a cut message", |hostile| {
         let n_bytes = 1 + hostile.chance.below(15);
-        hostile.say(&echo()[..n_bytes]);
+        hostile.send(&echo()[..n_bytes]);
     }),
     ("clients that come and go", |hostile| (0..50).for_each(|_| drop(TcpStream::connect(hostile.server)))),
     ("answers that are not read", |hostile| {
         let raw = hostile.with_channel("f:big");
-        hostile.hold(saying(raw, &read(1).repeat(1000)));
+        hostile.hold(sent(raw, &read(1).repeat(1000)));
     }),
     ("death within a put", die_within_a_put),
     ("changed bytes", change_bytes),
@@ -49,7 +49,7 @@ pub const FAULTS: [Fault; 16] = [
         for _ in 0..20 {
             let n_bytes = hostile.chance.below(1400);
             let bytes = hostile.chance.bytes(n_bytes);
-            hostile.send(&bytes);
+            hostile.send_datagram(&bytes);
         }
     }),
     ("a delay below the clock's resolution", ask_for_no_delay),
@@ -66,7 +66,7 @@ pub const FAULTS: [Fault; 16] = [
     ("a pipe in place of the access file", |hostile| hostile.ioc.offer_a_pipe_as_rules()),
     ("misaligned searches", |hostile| {
         let bytes = misaligned_searches();
-        (0..100).for_each(|_| hostile.send(&bytes));
+        (0..100).for_each(|_| hostile.send_datagram(&bytes));
     }),
 ];
 
@@ -116,8 +116,8 @@ impl<'a> Hostile<'a> {
     }
 
     /// Sends bytes on a new connection.
-    fn say(&mut self, bytes: &[u8]) {
-        self.hold(saying(Raw::connected(self.server.port()), bytes));
+    fn send(&mut self, bytes: &[u8]) {
+        self.hold(sent(Raw::connected(self.server.port()), bytes));
     }
 
     fn hold(&mut self, raw: Raw) {
@@ -127,15 +127,15 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    fn send(&self, datagram: &[u8]) {
-        let stray = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+    fn send_datagram(&self, datagram: &[u8]) {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
         // A failed send is not a fault of the server.
-        let _ = stray.send_to(datagram, self.server);
+        let _ = socket.send_to(datagram, self.server);
     }
 }
 
 /// Sends bytes; ignores errors, because the server may reject them or have closed the connection.
-fn saying(mut raw: Raw, bytes: &[u8]) -> Raw {
+fn sent(mut raw: Raw, bytes: &[u8]) -> Raw {
     raw.stream.set_nonblocking(true).expect("it is a socket");
     let _ = raw.stream.write(bytes);
     raw
@@ -155,7 +155,7 @@ fn change_bytes(hostile: &mut Hostile<'_>) {
         conversation[at] = hostile.chance.below(256) as u8;
     }
     let raw = hostile.with_channel("f:longout");
-    hostile.hold(saying(raw, &conversation));
+    hostile.hold(sent(raw, &conversation));
 }
 
 /// Puts without completion to fields of a record that switches itself off after zero time.
