@@ -379,18 +379,18 @@ mod tests {
     fn floor_datagrams_have_the_same_size_as_fodo_searches_and_replies() {
         use fodo_ca::search::{Responder, Searcher};
         let (name, n) = ("lab:000000", 100);
-        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let (mut datagrams, mut answered) = (Vec::new(), Vec::new());
         let mut searcher = Searcher::new(1);
         for cid in 0..n {
             searcher.add(fodo_ca::Cid(cid), name, Now::for_test());
         }
 
-        searcher.tick(Now::for_test(), &mut asked);
+        searcher.tick(Now::for_test(), &mut datagrams);
         let from = (Ipv4Addr::LOCALHOST, 5064).into();
-        Responder::new(5064, Now::for_test()).handle(from, &asked[0].bytes, &mut |_| true, &mut answered);
+        Responder::new(5064, Now::for_test()).handle(from, &datagrams[0].bytes, &mut |_| true, &mut answered);
 
         let ours = searches(search_bytes(name), 0..searches_per_datagram(name));
-        assert_eq!(asked[0].bytes.len(), ours.len());
+        assert_eq!(datagrams[0].bytes.len(), ours.len());
         assert_eq!(answered[0].bytes.len(), claims(&ours).len());
         assert_eq!(claimed(&claims(&ours)).collect::<Vec<_>>(), (0..31).collect::<Vec<_>>());
     }

@@ -112,8 +112,8 @@ impl Limit {
             ),
             ("times as long as the other client", self.ratio_max, Limit::ratio, false),
         ];
-        let given = |(name, limit, found, is_at_least)| Some(LimitBound { name, limit: limit?, found, is_at_least });
-        all.into_iter().filter_map(given).collect()
+        let bound = |(name, limit, found, is_at_least)| Some(LimitBound { name, limit: limit?, found, is_at_least });
+        all.into_iter().filter_map(bound).collect()
     }
 
     fn ratio(&self, row: &ResultRow, run: &ResultFile) -> Option<f64> {
@@ -124,7 +124,7 @@ impl Limit {
     }
 
     fn concerns(&self, row: &ResultRow) -> bool {
-        let fits = |wanted: &Option<String>, word: &str| wanted.as_deref().is_none_or(|wanted| wanted == word);
+        let fits = |pattern: &Option<String>, word: &str| pattern.as_deref().is_none_or(|pattern| pattern == word);
         fits(&self.question, &row.question)
             && fits(&self.series, &row.series)
             && fits(&self.variant, &row.variant)

@@ -125,8 +125,8 @@ fn no_journal(path: &Path, why: &std::io::Error) -> std::io::Error {
 /// The settings that differ between two headers, as far as they can be parsed.
 fn differences(found: &str, header: &str) -> String {
     let settings = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
-    let (found, wanted) = (settings(found), settings(header));
-    let different = wanted.iter().filter(|(name, value)| found.get(*name) != Some(value));
+    let (found, expected) = (settings(found), settings(header));
+    let different = expected.iter().filter(|(name, value)| found.get(*name) != Some(value));
     let words =
         different.map(|(name, value)| format!("{name} is {value}, was {}", found.get(name).unwrap_or(&Value::Null)));
     words.collect::<Vec<_>>().join(", ")

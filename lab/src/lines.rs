@@ -30,7 +30,7 @@ struct RowInProgress {
     /// Repetitions that exceeded the time limit, or were skipped because a smaller point did.
     n_lost: usize,
     /// The last such repetition.
-    spared_in: Option<usize>,
+    skipped_in: Option<usize>,
     state: RowState,
 }
 
@@ -67,8 +67,8 @@ impl RowsInProgress {
                 let answers = |pair: ClientServerPair| {
                     pair.answers(task) && (pair.client != ClientUnderTest::Raw || scenario.part == TimedPart::Total)
                 };
-                let asked = places.iter().filter(|(pair, placement)| answers(*pair) && task.is_for(*placement));
-                for &(pair, placement) in asked {
+                let requested = places.iter().filter(|(pair, placement)| answers(*pair) && task.is_for(*placement));
+                for &(pair, placement) in requested {
                     let state = missing.get(&pair).map_or(RowState::Open, |why| RowState::NotRun(why.clone()));
                     lines.push(RowInProgress {
                         task: task_index,
@@ -80,7 +80,7 @@ impl RowsInProgress {
                         latencies_ns: Vec::new(),
                         answered: None,
                         n_lost: 0,
-                        spared_in: None,
+                        skipped_in: None,
                         state,
                     });
                 }
@@ -90,7 +90,7 @@ impl RowsInProgress {
     }
 
     /// Whether any row requires two hosts.
-    pub fn want_hosts(&self) -> bool {
+    pub fn need_hosts(&self) -> bool {
         self.0.iter().any(|line| line.placement.link() != HostLink::Loopback && line.state == RowState::Open)
     }
 
@@ -114,7 +114,7 @@ impl RowsInProgress {
     pub fn is_worth_measuring(&self, visit: DriverRun, task: usize) -> bool {
         // A yes-or-no question is asked once: it has no spread.
         let is_open = |line: &RowInProgress| {
-            line.state == RowState::Open && line.answered.is_none() && line.spared_in != Some(visit.repetition)
+            line.state == RowState::Open && line.answered.is_none() && line.skipped_in != Some(visit.repetition)
         };
         self.0.iter().any(|line| line.is_of(visit) && line.task == task && is_open(line))
     }
@@ -132,7 +132,7 @@ impl RowsInProgress {
                     if line.has_another_try() && is_skipped_after(own, task) =>
                 {
                     line.n_lost += 1;
-                    line.spared_in = Some(visit.repetition);
+                    line.skipped_in = Some(visit.repetition);
                 }
                 TaskOutcome::Failed(DriverFailure::Silent { after_s, .. }) if is_skipped_after(own, task) => {
                     let why = format!("not completed within {:.0} s at {}", after_s.max(task.cap_s), task.point);
@@ -386,13 +386,13 @@ mod tests {
         let again = DriverRun { repetition: 1, ..visit(PAIR) };
 
         lines.record(visit(PAIR), first, &tasks, &silent);
-        let hopes: Vec<[bool; 2]> = (0..tasks.len())
+        let runnable: Vec<[bool; 2]> = (0..tasks.len())
             .map(|index| [lines.is_worth_measuring(visit(PAIR), index), lines.is_worth_measuring(again, index)])
             .collect();
         lines.record(again, first, &tasks, &silent);
 
-        for (task, hopes) in tasks.iter().zip(hopes) {
-            assert_eq!(hopes, [task.request != MeasuredRequest::CreateContexts, true], "{task:?}");
+        for (task, runnable) in tasks.iter().zip(runnable) {
+            assert_eq!(runnable, [task.request != MeasuredRequest::CreateContexts, true], "{task:?}");
         }
         let result = finish(&scenarios, lines);
         let mut of_contexts = result.rows.iter().filter(|row| row.question == "Q4" && row.client == "fodo");

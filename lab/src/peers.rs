@@ -70,7 +70,7 @@ pub fn present() -> Peers {
 /// contains the list from which it was created.
 fn is_complete(directory: &Path) -> bool {
     let is_named = std::env::var_os(PEERS_VARIABLE).is_some_and(|text| !text.is_empty());
-    is_named || std::fs::read_to_string(directory.join(STAMP)).is_ok_and(|made_of| made_of == REQUIREMENTS)
+    is_named || std::fs::read_to_string(directory.join(STAMP)).is_ok_and(|installed| installed == REQUIREMENTS)
 }
 
 /// `FODO_PEERS`, otherwise `.peers/venv` of the workspace that contains the current directory, otherwise the user's

@@ -62,7 +62,7 @@ fn free_port() -> std::io::Result<(u16, (TcpListener, UdpSocket))> {
         let port = tcp.local_addr()?.port();
         match UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
             Ok(udp) => return Ok((port, (tcp, udp))),
-            Err(taken) => failure = Some(taken),
+            Err(error) => failure = Some(error),
         }
     }
     Err(failure.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::AddrInUse)))
@@ -182,8 +182,8 @@ impl ChildProcess {
             self.keep(line);
         }
         let status = wait_a_moment(&mut self.child).unwrap_or_else(|| "it closed its output".into());
-        let said = self.last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
-        DriverFailure::Ended { who: self.who.clone(), status, said }
+        let last_lines = self.last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+        DriverFailure::Ended { who: self.who.clone(), status, last_lines }
     }
 }
 

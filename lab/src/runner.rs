@@ -43,7 +43,7 @@ impl ClientServerPair {
         ClientServerPair { client: ClientUnderTest::FodoSpin, server: ServerKind::FodoSpin };
 
     /// The pairs that a run measures, in the order of its tables.
-    fn wanted(settings: &RunSettings) -> Vec<ClientServerPair> {
+    fn selected(settings: &RunSettings) -> Vec<ClientServerPair> {
         let mut pairs = vec![
             ClientServerPair::FLOOR,
             ClientServerPair { client: ClientUnderTest::RawReused, server: ServerKind::Raw },
@@ -88,8 +88,8 @@ impl ClientServerPair {
                 false
             }
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
-                let is_asked = task.is_for_external && !task.without.contains(&client);
-                is_asked
+                let is_measured_by = task.is_for_external && !task.without.contains(&client);
+                is_measured_by
                     && !matches!(task.request, MeasuredRequest::PutUnconfirmedAtOnce | MeasuredRequest::GetInFlight)
             }
             _ => true,
@@ -191,18 +191,18 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     scenarios.retain(|scenario| settings.questions.is_empty() || settings.questions.contains(&scenario.question));
     let tasks = scenario::tasks(&scenarios, settings.suite, settings.elements_max);
     let mut loads = Load::all().map_err(std::io::Error::other)?;
-    let is_asked = |load: &Load| settings.questions.is_empty() || settings.questions.contains(&load.question);
-    loads.retain(|load| load.belongs_to(settings.suite) && is_asked(load));
+    let is_selected = |load: &Load| settings.questions.is_empty() || settings.questions.contains(&load.question);
+    loads.retain(|load| load.belongs_to(settings.suite) && is_selected(load));
     let header = header(settings, &machine, peers)?;
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
-    let pairs = ClientServerPair::wanted(settings);
+    let pairs = ClientServerPair::selected(settings);
     let missing = missing(&pairs, peers);
     let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &seats), &missing);
     let (questions_max, most) = match settings.suite {
         Suite::Quick => (QUICK_QUESTIONS_MAX, QUICK_MAX),
         Suite::Full | Suite::Ioc => (FULL_QUESTIONS_MAX, FULL_MAX),
     };
-    let hosts = lines.want_hosts().then(TwoHosts::make);
+    let hosts = lines.need_hosts().then(TwoHosts::make);
     if let Some(Err(why)) = &hosts {
         lines.skip_hosts(why);
     }
@@ -223,9 +223,9 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     for visit in visits {
         progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
         let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays());
-        let mut asked = kept.map(|(_, interview)| interview);
-        bench.visit(visit, &mut asked, &mut lines, &mut hellos, &mut journal)?;
-        interview = asked.map(|asked| (visit, asked));
+        let mut current = kept.map(|(_, interview)| interview);
+        bench.visit(visit, &mut current, &mut lines, &mut hellos, &mut journal)?;
+        interview = current.map(|current| (visit, current));
         progress.inc(1);
     }
     drop(interview);
@@ -365,12 +365,12 @@ fn visits(pairs: &[ClientServerPair], seats: &CpuChoice, settings: &RunSettings)
     let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, seats).into_iter().partition(|(pair, _)| pair.stays());
     let mut blocks: Vec<Vec<Vec<DriverRun>>> = (0..settings.repetitions)
         .map(|repetition| {
-            let is_asked = |place: &&(ClientServerPair, Placement)| {
+            let is_selected = |place: &&(ClientServerPair, Placement)| {
                 settings.suite == Suite::Quick
                     || place.1.link() == HostLink::Loopback
                     || repetition < HOSTS_REPETITIONS_MAX
             };
-            coming.iter().filter(is_asked).map(|place| vec![of(place, repetition)]).collect()
+            coming.iter().filter(is_selected).map(|place| vec![of(place, repetition)]).collect()
         })
         .collect();
     let n_blocks = blocks.len().max(1);
@@ -438,15 +438,15 @@ impl RunContext<'_> {
         let mut rows = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let key = format!("{index} {}", load.question);
-            let mut told = |who: &str| progress.set_message(who.to_owned());
+            let mut show = |who: &str| progress.set_message(who.to_owned());
             match journal.as_ref().and_then(|journal| journal.load(&key)).cloned() {
                 Some(known) => rows.extend(known),
                 None => {
-                    let made = load.rows(&self.settings.clients, &manner, &mut told);
+                    let rows_of_load = load.rows(&self.settings.clients, &manner, &mut show);
                     if let Some(journal) = journal {
-                        journal.keep_load(&key, &made)?;
+                        journal.keep_load(&key, &rows_of_load)?;
                     }
-                    rows.extend(made);
+                    rows.extend(rows_of_load);
                 }
             }
             progress.inc(load.n_repetitions(&self.settings.clients) as u64);
@@ -522,14 +522,14 @@ impl RunContext<'_> {
         if task.is_cold {
             return self.begin(visit, server, hellos)?.measure(task, salt);
         }
-        let mut asked = match interview.take() {
+        let mut current = match interview.take() {
             Some(interview) => interview,
             None => self.begin(visit, server, hellos)?,
         };
-        let measured = asked.measure(task, salt);
+        let measured = current.measure(task, salt);
         // A driver that timed out may still be busy, and one that has ended cannot be used again.
         if !matches!(measured, Err(DriverFailure::Silent { .. } | DriverFailure::Ended { .. })) {
-            *interview = Some(asked);
+            *interview = Some(current);
         }
         measured
     }
@@ -563,16 +563,16 @@ mod tests {
 
     #[test]
     fn the_floor_is_always_measured() {
-        let wanted = ClientServerPair::wanted(&settings(Suite::Quick));
+        let selected = ClientServerPair::selected(&settings(Suite::Quick));
 
-        assert!(wanted.contains(&ClientServerPair::FLOOR));
-        assert_eq!(wanted.len(), 2 + 2 * 2);
+        assert!(selected.contains(&ClientServerPair::FLOOR));
+        assert_eq!(selected.len(), 2 + 2 * 2);
     }
 
     #[test]
     fn every_repetition_visits_every_placement_once_in_its_own_order() {
         let settings = RunSettings { clients: vec![ClientUnderTest::Libca], ..settings(Suite::Full) };
-        let pairs = ClientServerPair::wanted(&settings);
+        let pairs = ClientServerPair::selected(&settings);
         let places = places(&pairs, &seats());
 
         let visits = visits(&pairs, &seats(), &settings);
@@ -582,9 +582,10 @@ mod tests {
         for (repetition, block) in blocks.iter().enumerate() {
             assert!(block.iter().all(|visit| visit.repetition == repetition));
             for place in &places {
-                let n_wanted = usize::from(place.1.link() == HostLink::Loopback || repetition < HOSTS_REPETITIONS_MAX);
+                let n_expected =
+                    usize::from(place.1.link() == HostLink::Loopback || repetition < HOSTS_REPETITIONS_MAX);
                 let n = block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count();
-                assert_eq!(n, n_wanted, "{place:?}");
+                assert_eq!(n, n_expected, "{place:?}");
             }
         }
         let order = |block: &[DriverRun]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
@@ -596,14 +597,14 @@ mod tests {
         for suite in [Suite::Quick, Suite::Full] {
             let settings = settings(suite);
 
-            let places = places(&ClientServerPair::wanted(&settings), &seats());
+            let places = places(&ClientServerPair::selected(&settings), &seats());
 
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
                 let pair = ClientServerPair { client: ClientUnderTest::Aioca, server };
                 let of_aioca: Vec<Placement> =
                     places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
                 assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
-                let visits = visits(&ClientServerPair::wanted(&settings), &seats(), &settings);
+                let visits = visits(&ClientServerPair::selected(&settings), &seats(), &settings);
                 let is_there = |visit: &DriverRun| (visit.pair, visit.placement) == (pair, Placement::TwoCores);
                 let of_aioca: Vec<usize> = (0..visits.len()).filter(|&index| is_there(&visits[index])).collect();
                 assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));

@@ -80,12 +80,12 @@ fn foot(result: &ResultFile, studies: &[PublishedStudy]) -> String {
         "\nTime of one operation: the median of the repetitions, and half the distance between the quartiles in per \
          cent.\np99 is that of all individual times. Loopback; every value was checked.\n",
     );
-    let wanted = result.settings.get("repetitions").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let n_requested = result.settings.get("repetitions").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let counts = result.rows.iter().filter(|row| row.is_measured()).map(|row| row.samples.len());
-    let fewer: Vec<usize> = counts.filter(|n| (*n as u64) < wanted).collect();
+    let fewer: Vec<usize> = counts.filter(|n| (*n as u64) < n_requested).collect();
     if let Some(least) = fewer.iter().min() {
         let n = fewer.len();
-        let _ = writeln!(text, "{n} results have fewer than {wanted} repetitions, the fewest {least}.");
+        let _ = writeln!(text, "{n} results have fewer than {n_requested} repetitions, the fewest {least}.");
     }
     for study in studies {
         let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
@@ -102,7 +102,7 @@ fn grouped(answers: &[QuestionAnswer]) -> Vec<String> {
     questions.dedup();
     let mut texts = Vec::new();
     for question in questions {
-        let mut text = format!("\n{question}: {}\n", asked(question));
+        let mut text = format!("\n{question}: {}\n", question_text(question));
         for answer in answers.iter().filter(|answer| answer.question == question) {
             let yes = match (answer.yes, answer.words.starts_with("at least")) {
                 (_, true) => "",
@@ -117,7 +117,7 @@ fn grouped(answers: &[QuestionAnswer]) -> Vec<String> {
 }
 
 /// The text of a question that is answered in words.
-fn asked(question: &str) -> String {
+fn question_text(question: &str) -> String {
     let known = match question {
         "Q3" => "How many contexts can be created?",
         "Q5" => "Do all contexts share the same returned object?",

@@ -14,7 +14,7 @@ struct Abilities {
     has_equal_channels: bool,
     gets_equal_at_once: bool,
     /// Including puts without waiting and gets in flight.
-    is_asked_everything: bool,
+    answers_every_request: bool,
 }
 
 const CLIENTS: [Abilities; 6] = [
@@ -24,7 +24,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: true,
         has_equal_channels: true,
         gets_equal_at_once: true,
-        is_asked_everything: true,
+        answers_every_request: true,
     },
     Abilities {
         client: "libca",
@@ -32,7 +32,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: false,
         has_equal_channels: true,
         gets_equal_at_once: true,
-        is_asked_everything: true,
+        answers_every_request: true,
     },
     Abilities {
         client: "aioca",
@@ -40,7 +40,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: false,
         has_equal_channels: false,
         gets_equal_at_once: true,
-        is_asked_everything: false,
+        answers_every_request: false,
     },
     Abilities {
         client: "pyepics",
@@ -48,7 +48,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: false,
         has_equal_channels: false,
         gets_equal_at_once: false,
-        is_asked_everything: false,
+        answers_every_request: false,
     },
     Abilities {
         client: "caproto",
@@ -56,7 +56,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: true,
         has_equal_channels: false,
         gets_equal_at_once: true,
-        is_asked_everything: false,
+        answers_every_request: false,
     },
     Abilities {
         client: "psi-ca",
@@ -64,7 +64,7 @@ const CLIENTS: [Abilities; 6] = [
         has_scopes: true,
         has_equal_channels: true,
         gets_equal_at_once: true,
-        is_asked_everything: false,
+        answers_every_request: false,
     },
 ];
 
@@ -79,8 +79,8 @@ fn main() -> ExitCode {
         println!("not tested: the peers are missing; `cargo xtask test` installs them, FODO_PEERS selects others");
         return ExitCode::SUCCESS;
     }
-    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for abilities in CLIENTS.iter().filter(|abilities| abilities.client.contains(wanted)) {
+    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for abilities in CLIENTS.iter().filter(|abilities| abilities.client.contains(pattern)) {
         every_request_is_answered_right_or_refused_in_words(abilities);
         println!("test every_request_is_answered_right_or_refused_in_words: {} ... ok", abilities.client);
     }
@@ -109,7 +109,7 @@ fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
         assert_eq!(verdict(&exchange["answer"]), expected(&exchange["asked"], abilities), "{client}: {exchange}");
         n_answers += 1;
     }
-    assert_eq!(n_answers, if abilities.is_asked_everything { 26 } else { 22 }, "{client}");
+    assert_eq!(n_answers, if abilities.answers_every_request { 26 } else { 22 }, "{client}");
 }
 
 /// The kind of the answer, including the kind of a failure.
@@ -122,8 +122,8 @@ fn verdict(answer: &Value) -> String {
     }
 }
 
-fn expected(asked: &Value, abilities: &Abilities) -> String {
-    let (verb, about) = only_member(asked);
+fn expected(request: &Value, abilities: &Abilities) -> String {
+    let (verb, about) = only_member(request);
     let is_equal = about["variant"] == "equal";
     let can = match verb {
         "open" if about["n_channels"] == 1 || abilities.has_equal_channels => return "opened".into(),

@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "ioc") {
         return become_fodo(&words);
     }
-    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
+    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
         let start = Instant::now();
         test();
         println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
@@ -165,8 +165,8 @@ fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
     let (row, is_right) = load(&format!("{server}-{client}-{producer}"), &[&words[..], &size[..]].concat());
 
     let number = |name: &str| row["ledger"][name].as_i64().expect("a load has a ledger");
-    let n_asked = 5 * 4 * 2 * hz.parse::<i64>().expect("a whole rate");
-    assert!(number("produced") >= n_asked * 9 / 10, "{server}, {client}: {row}");
+    let n_expected = 5 * 4 * 2 * hz.parse::<i64>().expect("a whole rate");
+    assert!(number("produced") >= n_expected * 9 / 10, "{server}, {client}: {row}");
     assert_eq!(number("delivered"), number("produced"), "{server}, {client}: {row}");
     assert_eq!((number("unexplained"), number("unattributed")), (0, 0), "{server}, {client}: {row}");
     assert_eq!(number("out_of_order"), 0, "{server}, {client}: {row}");

@@ -32,8 +32,8 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "lab") {
         return fodo_lab::run(words.into_iter().skip(1));
     }
-    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
+    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
         test();
         println!("test {name} ... ok");
     }
@@ -146,24 +146,24 @@ fn no_put_reaches_a_plant_without_the_word_for_it() {
     use std::io::Write;
     let (_plant, search) = plant();
     // The counters reject puts, so a put that reaches them is reported.
-    let asked = |allowed: &[&str]| {
+    let output_with = |allowed: &[&str]| {
         let mut command = lab(&search, &[&["worker", "drive-plant", "--search", &search], allowed].concat());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         writeln!(stdin, r#"{{"connect":{{"pvs":["load:000000"]}}}}"#).unwrap();
         writeln!(stdin, r#"{{"put_back":{{"pv":"load:000000","n":1}}}}"#).unwrap();
-        let said: Vec<String> =
+        let lines: Vec<String> =
             BufReader::new(child.stdout.take().unwrap()).lines().take(2).map_while(Result::ok).collect();
         drop(Running(child, Some(stdin)));
-        said.concat()
+        lines.concat()
     };
     let rows_of = |words: &[&str]| {
         let output = run(&search, &[&["run", "--against", "load:000000"], words, &SHORT[..]].concat());
         rows(&output).into_iter().filter(|row| row["question"] == "A8 put back").collect::<Vec<_>>()
     };
 
-    assert!(asked(&[]).contains("puts are not allowed without --allow-puts"));
-    assert!(asked(&["--allow-puts"]).contains("write access"), "{}", asked(&["--allow-puts"]));
+    assert!(output_with(&[]).contains("puts are not allowed without --allow-puts"));
+    assert!(output_with(&["--allow-puts"]).contains("write access"), "{}", output_with(&["--allow-puts"]));
     assert!(rows_of(&[]).is_empty());
     let refused = rows_of(&["--allow-puts"]);
     assert!(refused.len() == 1 && refused[0]["verdict"] == "failed", "{refused:?}");

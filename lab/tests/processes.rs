@@ -27,8 +27,8 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "lab") {
         return fodo_lab::run(words.into_iter().skip(1));
     }
-    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
+    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
         let start = Instant::now();
         test();
         println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
@@ -60,8 +60,8 @@ fn start(words: &[&str]) -> (Lab, ChildStdin, impl Iterator<Item = String> + use
 }
 
 fn a_driver_speaks_the_protocol_line_by_line() {
-    let (_server, _open, mut said) = start(&["worker", "serve-raw", "127.0.0.1"]);
-    let port = said.next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).expect("the server's port");
+    let (_server, _open, mut output) = start(&["worker", "serve-raw", "127.0.0.1"]);
+    let port = output.next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).expect("the server's port");
     let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &format!("127.0.0.1:{port}")]);
     let hello = answers.next();
     let mut ask = |text: &str| -> Value {
@@ -92,8 +92,8 @@ fn a_program_that_is_launched_ends_with_who_launched_it() {
     // For the kernel, the parent is the thread that started the process, which ends once the process runs.
     let starter = std::thread::spawn(move || {
         let words = ["worker", "launch", "--parent", &parent, "--", "sh", "-c", "echo up; sleep 3600"];
-        let (launched, _stdin, mut said) = start(&words);
-        assert_eq!(said.next().as_deref(), Some("up"));
+        let (launched, _stdin, mut output) = start(&words);
+        assert_eq!(output.next().as_deref(), Some("up"));
         launched
     });
     let mut launched = starter.join().expect("it starts");

@@ -106,8 +106,8 @@ fn page_screenshots_are_not_blank_on_desktop_and_phone() {
 
     for size in ["--window-size=1280,1600", "--window-size=390,1600"] {
         let picture = directory.0.join("page.png");
-        let wanted = format!("--screenshot={}", picture.display());
-        browse(browser, &directory.0, &page, &[size, &wanted]);
+        let screenshot = format!("--screenshot={}", picture.display());
+        browse(browser, &directory.0, &page, &[size, &screenshot]);
 
         // An empty page of that size compresses to a few kilobytes.
         let n_bytes = std::fs::metadata(&picture).unwrap().len();

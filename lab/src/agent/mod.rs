@@ -78,10 +78,10 @@ pub fn serve(verb: &AgentVerb) -> ExitCode {
 }
 
 fn listen(verb: &AgentVerb) -> Result<(), String> {
-    let given = key(verb.key_file.as_deref())?;
+    let configured = key(verb.key_file.as_deref())?;
     let listener = TcpListener::bind(verb.listen).map_err(|why| format!("{}: {why}", verb.listen))?;
     let address = listener.local_addr().map_err(|why| why.to_string())?;
-    let key = match given {
+    let key = match configured {
         Some(key) => key,
         None => {
             let key = random_key().map_err(|why| format!("cannot create a random key: {why}"))?;
@@ -114,20 +114,20 @@ fn attend(stream: &TcpStream, key: &str, caps: RunLimits) -> Result<(), String> 
     let text = |why: std::io::Error| why.to_string();
     // The timeout applies to each read; together with the limit of a line it bounds a slow peer.
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
-    say(stream, &AgentMessage::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
-    let AgentMessage::Open { key: shown, driver, caps: wanted } = receive(stream)? else {
+    send(stream, &AgentMessage::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
+    let AgentMessage::Open { key: offered_key, driver, caps: requested } = receive(stream)? else {
         return Err("expected a key and a driver".into());
     };
-    if !is_equal(shown.as_bytes(), key.as_bytes()) {
+    if !is_equal(offered_key.as_bytes(), key.as_bytes()) {
         return Err("the key is wrong".into());
     }
     if driver != DRIVER {
         return Err(format!("unknown driver {driver:?}: this agent supports only {DRIVER:?}"));
     }
-    let caps = wanted.within(caps);
+    let caps = requested.within(caps);
     let search = search_addresses(caps)?;
     stream.set_read_timeout(None).map_err(text)?;
-    say(stream, &AgentMessage::Accepted {})?;
+    send(stream, &AgentMessage::Accepted {})?;
     let mut child = start_worker(stream.try_clone().map_err(text)?.into(), &search, caps).map_err(text)?;
     // The worker exits at the end of the connection.
     child.wait().map_err(text)?;
@@ -158,7 +158,7 @@ pub fn connect(agent: &str, key: &str, caps: RunLimits) -> Result<WorkerConnecti
         AgentMessage::Refused { why } => return Err(here(why)),
         _ => return Err(here("the peer is not an agent: unexpected greeting".into())),
     }
-    say(&stream, &AgentMessage::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
+    send(&stream, &AgentMessage::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
     match receive(&stream).map_err(here)? {
         AgentMessage::Accepted {} => {}
         AgentMessage::Refused { why } => return Err(here(why)),
@@ -170,11 +170,11 @@ pub fn connect(agent: &str, key: &str, caps: RunLimits) -> Result<WorkerConnecti
 
 fn refuse(stream: &TcpStream, why: &str) {
     // A peer that has disconnected needs no reason.
-    let _ = say(stream, &AgentMessage::Refused { why: why.into() });
+    let _ = send(stream, &AgentMessage::Refused { why: why.into() });
 }
 
-fn say(mut stream: &TcpStream, said: &AgentMessage) -> Result<(), String> {
-    let line = serde_json::to_string(said).map_err(|why| why.to_string())? + "\n";
+fn send(mut stream: &TcpStream, message: &AgentMessage) -> Result<(), String> {
+    let line = serde_json::to_string(message).map_err(|why| why.to_string())? + "\n";
     stream.write_all(line.as_bytes()).map_err(|why| why.to_string())
 }
 

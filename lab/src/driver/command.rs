@@ -16,13 +16,13 @@ pub fn time(
     batch: &ConnectedChannels,
     command: impl Fn(&str) -> Result<Command, DriverFailure>,
 ) -> Result<Timed, DriverFailure> {
-    let mut took = Duration::ZERO;
+    let mut elapsed = Duration::ZERO;
     for (index, name) in batch.names().iter().enumerate() {
         let mut command = command(name)?;
         command.stdin(Stdio::null());
         let start = Instant::now();
         let output = command.output().map_err(|why| failed(why.to_string()))?;
-        took += start.elapsed();
+        elapsed += start.elapsed();
         if !output.status.success() {
             return Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())));
         }
@@ -30,7 +30,7 @@ pub fn time(
         let value = printed.split_whitespace().find_map(|word| word.parse().ok());
         batch.check(index, value.ok_or_else(|| failed(format!("the output contains no number: {printed:?}")))?)?;
     }
-    Ok(Timed { ns: ns(took), n: batch.n, ..Timed::default() })
+    Ok(Timed { ns: ns(elapsed), n: batch.n, ..Timed::default() })
 }
 
 fn failed(why: String) -> DriverFailure {

@@ -269,9 +269,9 @@ fn output_of(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
-    Err(format!("{program}: {}", said.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed")))
+    let output = [output.stderr, output.stdout].concat();
+    let output = String::from_utf8_lossy(&output);
+    Err(format!("{program}: {}", output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed")))
 }
 
 #[cfg(test)]

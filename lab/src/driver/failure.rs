@@ -20,7 +20,7 @@ pub enum DriverFailure {
         /// Its exit status.
         status: String,
         /// Its last output lines.
-        said: String,
+        last_lines: String,
     },
     /// A process that did not answer in time.
     Silent {
@@ -82,7 +82,7 @@ impl std::fmt::Display for DriverFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DriverFailure::Unavailable { who, why } => write!(f, "{who} cannot be started: {why}"),
-            DriverFailure::Ended { who, status, said } => write!(f, "{who} ended ({status}): {said}"),
+            DriverFailure::Ended { who, status, last_lines } => write!(f, "{who} ended ({status}): {last_lines}"),
             DriverFailure::Silent { who, after_s } => write!(f, "{who} did not answer for {after_s} s"),
             DriverFailure::Operation { what, why } => write!(f, "{what} failed: {why}"),
             DriverFailure::WrongValue { value, expected } => {

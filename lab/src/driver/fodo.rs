@@ -60,9 +60,9 @@ impl FodoDriver {
         let start = Instant::now();
         put(&channels, &new)?;
         let timed = Timed::since(start, new.len());
-        let came: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
+        let received: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
         put_all(&channels, &there)?;
-        match came.iter().zip(&new).find(|(came, new)| came != new) {
+        match received.iter().zip(&new).find(|(received, new)| received != new) {
             Some((value, expected)) => Err(DriverFailure::WrongValue { value: *value, expected: expected.to_string() }),
             None => Ok(timed),
         }
@@ -284,12 +284,12 @@ impl Driver for FodoDriver {
         let deadline = start + BATCH_MAX;
         let monitors: Vec<Monitor> =
             channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
-        let mut firsts = Vec::with_capacity(monitors.len());
+        let mut first_updates = Vec::with_capacity(monitors.len());
         for monitor in &monitors {
-            firsts.push(first_update(monitor, deadline)?);
+            first_updates.push(first_update(monitor, deadline)?);
         }
-        let timed = Timed::since(start, firsts.len());
-        for (index, reading) in firsts.iter().enumerate() {
+        let timed = Timed::since(start, first_updates.len());
+        for (index, reading) in first_updates.iter().enumerate() {
             batch.check(index, double(reading)?)?;
         }
         Ok(timed)

@@ -350,16 +350,16 @@ fn answer(
 /// Does the work; returns its result and its duration in nanoseconds, including the artificial delay.
 fn timed<T>(slower_per_cent: u32, work: impl FnOnce() -> Result<T, DriverFailure>) -> Result<(T, u64), DriverFailure> {
     let start = Instant::now();
-    let given = work()?;
-    let mut took = start.elapsed();
+    let result = work()?;
+    let mut elapsed = start.elapsed();
     if slower_per_cent > 0 {
-        let whole = took * (100 + slower_per_cent) / 100;
-        while took < whole {
+        let total = elapsed * (100 + slower_per_cent) / 100;
+        while elapsed < total {
             std::hint::spin_loop();
-            took = start.elapsed();
+            elapsed = start.elapsed();
         }
     }
-    Ok((given, took.as_nanos() as u64))
+    Ok((result, elapsed.as_nanos() as u64))
 }
 
 fn get_scalars(
@@ -401,15 +401,15 @@ fn move_array(
     Ok(ArrayTimes { latencies_ns, n_elements })
 }
 
-fn compare(came: &[i32], put: &[i32]) -> Result<(), DriverFailure> {
-    if came.len() != put.len() {
-        return Err(DriverFailure::WrongCount { n: came.len(), expected: put.len() });
+fn compare(received: &[i32], put: &[i32]) -> Result<(), DriverFailure> {
+    if received.len() != put.len() {
+        return Err(DriverFailure::WrongCount { n: received.len(), expected: put.len() });
     }
     // Comparing slices is as fast as memory; search for the element only if they differ.
-    if came == put {
+    if received == put {
         return Ok(());
     }
-    match came.iter().zip(put).enumerate().find(|(_, (came, put))| came != put) {
+    match received.iter().zip(put).enumerate().find(|(_, (received, put))| received != put) {
         Some((index, (value, expected))) => {
             Err(DriverFailure::WrongElement { index, value: *value, expected: *expected })
         }
@@ -431,10 +431,10 @@ mod tests {
     #[derive(Default)]
     struct Double {
         held: Vec<i32>,
-        got: Vec<i32>,
+        reply: Vec<i32>,
         counter: f64,
         step: f64,
-        spoiled_index: Option<usize>,
+        corrupt_index: Option<usize>,
         n_lost: usize,
         delay: Duration,
     }
@@ -463,15 +463,15 @@ mod tests {
         }
 
         fn get_array(&mut self, n_elements: usize) -> Result<(), DriverFailure> {
-            self.got = self.held[..n_elements - self.n_lost].to_vec();
-            if let Some(index) = self.spoiled_index {
-                self.got[index] ^= 1;
+            self.reply = self.held[..n_elements - self.n_lost].to_vec();
+            if let Some(index) = self.corrupt_index {
+                self.reply[index] ^= 1;
             }
             Ok(())
         }
 
         fn elements(&mut self) -> &[i32] {
-            &self.got
+            &self.reply
         }
     }
 
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn one_wrong_element_is_detected() {
-        let double = Double { spoiled_index: Some(999), ..Double::default() };
+        let double = Double { corrupt_index: Some(999), ..Double::default() };
 
         let answers = answers(double, &[MOVE]);
 

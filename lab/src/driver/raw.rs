@@ -156,18 +156,18 @@ impl RawSockets {
         // On a network datagrams may overtake each other; each must arrive once.
         let mut is_claimed = vec![false; n_groups];
         let mut last = 0;
-        for n_taken in 0..n_groups {
+        for n_received in 0..n_groups {
             let claimed = self.take_claims()?;
             let index = claimed.start.saturating_sub(numbers.start) / n_datagram;
             match is_claimed.get_mut(index) {
                 Some(is_claimed) if !*is_claimed && claimed == group(index) => *is_claimed = true,
                 _ => return Err(DriverFailure::WrongCount { n: claimed.len(), expected: group(index).len() }),
             }
-            if n_taken + floor::DATAGRAMS_IN_FLIGHT < n_groups {
-                self.search(bytes_each, group(n_taken + floor::DATAGRAMS_IN_FLIGHT))?;
+            if n_received + floor::DATAGRAMS_IN_FLIGHT < n_groups {
+                self.search(bytes_each, group(n_received + floor::DATAGRAMS_IN_FLIGHT))?;
             }
             self.send(&requests, create, claimed.len())?;
-            if n_taken > 0 {
+            if n_received > 0 {
                 self.take(create, last)?;
             }
             last = claimed.len();

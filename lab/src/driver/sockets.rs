@@ -8,11 +8,11 @@ use super::DriverFailure;
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Waits until the number of open TCP sockets of this process satisfies `is_wanted`, and returns it.
-pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, DriverFailure> {
+pub fn wait_for_sockets(is_expected: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, DriverFailure> {
     let deadline = Instant::now() + at_most;
     loop {
         let n = n_sockets()?;
-        if is_wanted(n) {
+        if is_expected(n) {
             return Ok(n);
         }
         if Instant::now() >= deadline {

@@ -45,13 +45,13 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
     let server = ServerUnderTest::start(ServerKind::SoftIoc, &database, None, None, &peers)?;
     let mut conversation = DriverProcess::start(client, &server, None, 0, &peers)?;
     let hello = DriverReply::Hello(conversation.hello().clone());
-    let mut say = |line: Result<String, serde_json::Error>| {
+    let mut print = |line: Result<String, serde_json::Error>| {
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
     };
-    say(serde_json::to_string(&hello))?;
+    print(serde_json::to_string(&hello))?;
     for ask in &asks(client, n) {
         let answer = conversation.request(ask, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
-        say(serde_json::to_string(&TrialLine { asked: ask, answer: &answer }))?;
+        print(serde_json::to_string(&TrialLine { asked: ask, answer: &answer }))?;
     }
     Ok(())
 }

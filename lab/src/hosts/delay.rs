@@ -154,10 +154,10 @@ fn pass_circuit(client: TcpStream, to: SocketAddr, opened: Instant, one_way: Dur
 
 /// Forwards until `from` ends; the end is forwarded with the same delay as data.
 fn pass_stream(mut from: TcpStream, mut to: TcpStream, open: Instant, one_way: Duration) -> std::io::Result<()> {
-    let (gone, is_gone) = sync_channel::<()>(0);
+    let (closed, is_closed) = sync_channel::<()>(0);
     let closing = from.try_clone()?;
     let onwards = line(move |bytes: Vec<u8>| {
-        let _held = &gone;
+        let _closed = &closed;
         if bytes.is_empty() {
             return to.shutdown(Shutdown::Write);
         }
@@ -175,7 +175,7 @@ fn pass_stream(mut from: TcpStream, mut to: TcpStream, open: Instant, one_way: D
     }
     drop(onwards);
     // Disconnected after the last piece has been forwarded.
-    let _ = is_gone.recv();
+    let _ = is_closed.recv();
     Ok(())
 }
 
@@ -209,11 +209,11 @@ mod tests {
         thread::spawn(move || writing.write_all(&bytes).and_then(|()| writing.shutdown(Shutdown::Write)));
         let mut first = [0; 1];
         stream.read_exact(&mut first).unwrap();
-        let took = start.elapsed();
+        let elapsed = start.elapsed();
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
 
-        assert!(took >= 2 * ONE_WAY, "{took:?}");
+        assert!(elapsed >= 2 * ONE_WAY, "{elapsed:?}");
         assert!([first.to_vec(), rest].concat() == sent);
     }
 

@@ -160,8 +160,8 @@ fn run_in_namespace(holder: u32, program: &str, words: &str) -> Result<(), Strin
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(format!("{program} {words}: {said}"))
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(format!("{program} {words}: {message}"))
 }
 
 #[cfg(test)]
@@ -182,11 +182,11 @@ mod tests {
         let namespaces = [&hosts.server, &hosts.client].map(|holder| format!("/proc/{}/ns/net", holder.0.id()));
         // The other host's kernel refuses a connection to a port without a listener.
         let script = format!("exec 3<>/dev/tcp/{SERVER}/9");
-        let said = command_within(Some(hosts.client_number()), "bash").args(["-c", &script]).output().unwrap();
+        let output = command_within(Some(hosts.client_number()), "bash").args(["-c", &script]).output().unwrap();
         drop(hosts);
 
-        let said = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(said.contains("refused"), "{said}");
+        let output = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.contains("refused"), "{output}");
         assert!(namespaces.iter().all(|namespace| !std::path::Path::new(namespace).exists()));
     }
 }

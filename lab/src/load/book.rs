@@ -89,13 +89,13 @@ impl UpdateLog {
     /// Adds the page of another subscription to a PV.
     pub fn page(&mut self, pv: u32) -> Arc<SubscriptionLog> {
         let subscription = self.pages.len();
-        let meddler = UpdateFault::new(self.double, subscription as u64);
+        let fault = UpdateFault::new(self.double, subscription as u64);
         lock(&self.common.fresh).has_update.push(false);
         let page = Arc::new(SubscriptionLog {
             pv,
             subscription,
             numbers: self.numbers,
-            tally: Mutex::new((meddler, DeliveryTally::default())),
+            tally: Mutex::new((fault, DeliveryTally::default())),
             common: self.common.clone(),
         });
         self.pages.push(page.clone());
@@ -145,11 +145,11 @@ impl SubscriptionLog {
         let now_unix_ns = self.common.start_unix_ns.load(Ordering::Relaxed) + nanos(at);
         let latency = since(time, now_unix_ns);
         let mut guard = lock(&self.tally);
-        let (meddler, tally) = &mut *guard;
+        let (fault, tally) = &mut *guard;
         if !tally.is_fresh() {
             lock(&self.common.fresh).note(self.subscription);
         }
-        meddler.pass(Update { value, latency }, &mut |update| {
+        fault.pass(Update { value, latency }, &mut |update| {
             if tally.has_begun() {
                 lock(&self.common.latencies).add(update.latency);
             } else {

@@ -190,7 +190,7 @@ fn load_of_arguments(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
             are_positive(&[f64::from(*names), *after_seconds, *for_seconds]).then_some(("L5", kind, pair, common))?
         }
     };
-    Load::asked(question, kind, pair, common.repetitions as usize).map(|load| (load, common))
+    Load::with_arguments(question, kind, pair, common.repetitions as usize).map(|load| (load, common))
 }
 
 impl LoadArguments {

@@ -113,7 +113,7 @@ impl Load {
     }
 
     /// A load that is not in the file, with the texts of the first one that has the same question.
-    pub fn asked(
+    pub fn with_arguments(
         question: &str,
         kind: LoadKind,
         pair: (ClientUnderTest, ServerKind),

@@ -193,8 +193,8 @@ impl Latencies {
 
     /// Pairs of per cent and nanoseconds, up to 99.99 % if there are enough latencies.
     pub fn percentiles(&self) -> Vec<(f64, f64)> {
-        let told = PERCENTILES.iter().filter(|(_, n_min)| self.0.len() >= *n_min);
-        told.map(|(per_cent, _)| (*per_cent, self.0.value_at_percentile(*per_cent) as f64)).collect()
+        let reported = PERCENTILES.iter().filter(|(_, n_min)| self.0.len() >= *n_min);
+        reported.map(|(per_cent, _)| (*per_cent, self.0.value_at_percentile(*per_cent) as f64)).collect()
     }
 }
 

@@ -82,9 +82,9 @@ mod tests {
             number = std::hint::black_box(number.wrapping_mul(31) ^ step);
         }
 
-        let taken = Usage::of_this_process().since(before);
+        let used = Usage::of_this_process().since(before);
 
-        assert!(taken.cpu_s > 0.0, "{number}");
-        assert!(taken.rss_bytes > 0 && taken.threads > 0);
+        assert!(used.cpu_s > 0.0, "{number}");
+        assert!(used.rss_bytes > 0 && used.threads > 0);
     }
 }

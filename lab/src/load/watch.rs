@@ -40,7 +40,7 @@ const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
 pub fn watch(client: impl UpdateWatcher, book: UpdateLog) -> std::io::Result<()> {
     let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
     converse(|ask| {
-        let said = match ask {
+        let reply = match ask {
             LoadRequest::Watch { n_pvs, n_subscriptions } => watcher.watch(n_pvs, n_subscriptions),
             LoadRequest::Restart {} => Ok(watcher.restart()),
             LoadRequest::Count {} => Ok(watcher.tallied()),
@@ -51,7 +51,7 @@ pub fn watch(client: impl UpdateWatcher, book: UpdateLog) -> std::io::Result<()>
             }
             other @ LoadRequest::Produce { .. } => Err(format!("a client does not support {other:?}")),
         };
-        said.unwrap_or_else(|why| LoadReply::Failed { why })
+        reply.unwrap_or_else(|why| LoadReply::Failed { why })
     })
 }
 

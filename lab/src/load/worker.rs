@@ -147,12 +147,12 @@ pub(super) fn converse(mut answer: impl FnMut(LoadRequest) -> LoadReply) -> std:
     println!("{READY}");
     for line in stdin().lock().lines() {
         let line = line?;
-        let said = match serde_json::from_str(&line) {
+        let reply = match serde_json::from_str(&line) {
             Ok(ask) => answer(ask),
             Err(error) => LoadReply::Failed { why: format!("invalid request: {error}") },
         };
         let mut out = stdout().lock();
-        serde_json::to_writer(&mut out, &said)?;
+        serde_json::to_writer(&mut out, &reply)?;
         writeln!(out)?;
         out.flush()?;
     }

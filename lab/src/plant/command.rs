@@ -154,11 +154,11 @@ fn unexpected() -> String {
 }
 
 fn at_once(question: &str, client: &str, answer: PlantReply) -> Result<ResultRow, String> {
-    let PlantReply::AtOnce { ns, n, n_asked } = answer else { return Err(unexpected()) };
+    let PlantReply::AtOnce { ns, n, n_requested } = answer else { return Err(unexpected()) };
     let mut row = rows::row(question, "All PVs at once, as far as the cap allows", client, "all");
-    (row.point, row.n_operations, row.per) = (n_asked, n_asked, crate::result::SampleUnit::Total);
-    let missing = format!("{n} of {n_asked} answered");
-    Ok(rows::with(row, if n == n_asked { Ok(vec![ns as f64]) } else { Err(missing) }))
+    (row.point, row.n_operations, row.per) = (n_requested, n_requested, crate::result::SampleUnit::Total);
+    let missing = format!("{n} of {n_requested} answered");
+    Ok(rows::with(row, if n == n_requested { Ok(vec![ns as f64]) } else { Err(missing) }))
 }
 
 fn got(client: &str, found: &ConnectedPv, answer: Result<PlantReply, String>) -> Result<ResultRow, String> {
@@ -202,7 +202,7 @@ fn watch(links: &mut [WorkerConnection], seconds: f64, is_over: &dyn Fn() -> boo
     let start = unix_ns() + HEAD_START_NS;
     for (link, offset, _) in &mut ready {
         let ask = PlantRequest::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
-        if let Err(why) = link.tell(&ask) {
+        if let Err(why) = link.send(&ask) {
             failed(result, &link.client, why);
         }
     }

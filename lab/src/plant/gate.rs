@@ -24,7 +24,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct AllowedNames {
     paid: HashMap<Vec<u8>, usize>,
-    asked_at: HashMap<Vec<u8>, Instant>,
+    searched_at: HashMap<Vec<u8>, Instant>,
     client: Option<SocketAddr>,
 }
 
@@ -117,12 +117,12 @@ fn may_ask(names: &Mutex<AllowedNames>, name: &[u8], from: SocketAddr, limiter: 
         let is_paid = *paid > 0;
         *paid = paid.saturating_sub(1);
         names.client = Some(from);
-        let last = names.asked_at.insert(name.to_vec(), Instant::now());
+        let last = names.searched_at.insert(name.to_vec(), Instant::now());
         if is_paid {
             return true;
         }
         if let Some(last) = last.filter(|last| last.elapsed() < AGAIN_AFTER) {
-            names.asked_at.insert(name.to_vec(), last);
+            names.searched_at.insert(name.to_vec(), last);
             return false;
         }
     }

@@ -77,12 +77,12 @@ impl WorkerConnection {
 
     /// Sends a request and waits for the answer until `is_over` returns true.
     pub fn ask(&mut self, ask: &PlantRequest, is_over: &dyn Fn() -> bool) -> Result<PlantReply, String> {
-        self.tell(ask)?;
+        self.send(ask)?;
         self.answer(is_over)
     }
 
     /// Sends a request.
-    pub fn tell(&mut self, ask: &PlantRequest) -> Result<(), String> {
+    pub fn send(&mut self, ask: &PlantRequest) -> Result<(), String> {
         let line = serde_json::to_string(ask).map_err(|why| why.to_string())? + "\n";
         let written = match &mut self.stream {
             WorkerStream::Here(stream) => stream.write_all(line.as_bytes()),

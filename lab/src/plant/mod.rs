@@ -121,7 +121,7 @@ pub enum PlantReply {
         /// Number of connected channels or received values.
         n: u64,
         /// Number of PVs requested.
-        n_asked: u64,
+        n_requested: u64,
     },
     /// The gets of one PV.
     Got {

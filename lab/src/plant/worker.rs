@@ -122,16 +122,16 @@ impl PlantWorker {
 
     fn connect_at_once(&self) -> Result<PlantReply, String> {
         let cost = self.gate.cost() + 1;
-        let n_asked = self.channels.len().min((self.limiter.at_once() / cost).max(1));
-        self.limiter.spend(n_asked * cost);
+        let n_requested = self.channels.len().min((self.limiter.at_once() / cost).max(1));
+        self.limiter.spend(n_requested * cost);
         let start = Instant::now();
         let mut channels = Vec::new();
-        for channel in self.channels.iter().take(n_asked) {
+        for channel in self.channels.iter().take(n_requested) {
             channels.push(self.open(channel.name())?);
         }
         let connects: Vec<Operation<_>> = channels.iter().map(Channel::start_connect).collect();
         let n = connects.into_iter().filter_map(|connect| connect.wait_timeout(OPERATION_MAX).ok()).count();
-        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_requested: n_requested as u64 })
     }
 
     fn get(&self, pv: &str, n: usize) -> Result<PlantReply, String> {
@@ -164,13 +164,13 @@ impl PlantWorker {
     }
 
     fn get_at_once(&self) -> Result<PlantReply, String> {
-        let n_asked = self.channels.len().min(self.limiter.at_once());
-        self.limiter.spend(n_asked);
+        let n_requested = self.channels.len().min(self.limiter.at_once());
+        self.limiter.spend(n_requested);
         let start = Instant::now();
         let gets: Vec<Operation<Reading>> =
-            self.channels.iter().take(n_asked).map(|channel| channel.start_get(Request::default())).collect();
+            self.channels.iter().take(n_requested).map(|channel| channel.start_get(Request::default())).collect();
         let n = gets.into_iter().filter_map(|get| get.wait_timeout(OPERATION_MAX).ok()).count();
-        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+        Ok(PlantReply::AtOnce { ns: ns(start), n: n as u64, n_requested: n_requested as u64 })
     }
 
     fn subscribe(&mut self) -> Vec<FirstUpdate> {

@@ -227,13 +227,13 @@ pub fn pages(run: &ResultFile, stem: &str, directory: &Path) -> Result<String, S
         ("md", super::markdown::text(run, &published)),
         ("csv", super::csv::text(run)),
     ];
-    let mut told = String::new();
+    let mut written = String::new();
     for (extension, page) in pages {
         let target = directory.join(format!("{stem}.{extension}"));
         std::fs::write(&target, page).map_err(|why| format!("{}: {why}", target.display()))?;
-        let _ = writeln!(told, "{}", target.display());
+        let _ = writeln!(written, "{}", target.display());
     }
-    Ok(told)
+    Ok(written)
 }
 
 #[cfg(test)]

@@ -178,8 +178,9 @@ impl Points {
 
     /// Whether external clients are measured at this point.
     fn is_for_external(&self, variant: Variant, point: usize) -> bool {
-        let asked = |of: &HashMap<Variant, Vec<usize>>| of.get(&variant).is_some_and(|points| points.contains(&point));
-        self.external.as_ref().is_none_or(asked)
+        let has_point =
+            |of: &HashMap<Variant, Vec<usize>>| of.get(&variant).is_some_and(|points| points.contains(&point));
+        self.external.as_ref().is_none_or(has_point)
     }
 }
 
@@ -378,10 +379,10 @@ mod tests {
                 assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
                 let known = |variant: &Variant, n: usize| points.of(*variant).contains(&n);
                 let external = points.external.iter().flatten();
-                let mut asked = external.flat_map(|(variant, asked)| asked.iter().map(move |&n| (variant, n)));
-                assert!(asked.all(|(variant, n)| known(variant, n)), "{}", scenario.question);
-                let is_asked = |n: &usize| scenario.variants.iter().any(|variant| known(variant, *n));
-                assert!(points.delayed.iter().chain(&points.not_pinned).all(is_asked), "{}", scenario.question);
+                let mut external = external.flat_map(|(variant, points)| points.iter().map(move |&n| (variant, n)));
+                assert!(external.all(|(variant, n)| known(variant, n)), "{}", scenario.question);
+                let is_measured = |n: &usize| scenario.variants.iter().any(|variant| known(variant, *n));
+                assert!(points.delayed.iter().chain(&points.not_pinned).all(is_measured), "{}", scenario.question);
                 assert!(points.points.is_sorted(), "{}", scenario.question);
             }
             assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);

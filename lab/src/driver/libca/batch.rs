@@ -52,7 +52,7 @@ static USER_OF: OnceLock<UserOf> = OnceLock::new();
 /// How many callbacks have run, and the thread that waits for them.
 struct CallbackCount {
     n: AtomicUsize,
-    n_wanted: AtomicUsize,
+    n_expected: AtomicUsize,
     waiter: Thread,
 }
 
@@ -70,7 +70,7 @@ impl GetSlot {
             return;
         }
         let n = 1 + self.arrivals.n.fetch_add(1, Ordering::AcqRel);
-        if n == self.arrivals.n_wanted.load(Ordering::Acquire) {
+        if n == self.arrivals.n_expected.load(Ordering::Acquire) {
             self.arrivals.waiter.unpark();
         }
     }
@@ -85,7 +85,7 @@ struct Slots {
 impl Slots {
     fn new(n: usize) -> Slots {
         let waiter = std::thread::current();
-        let arrivals = Arc::new(CallbackCount { n: AtomicUsize::new(0), n_wanted: AtomicUsize::new(n), waiter });
+        let arrivals = Arc::new(CallbackCount { n: AtomicUsize::new(0), n_expected: AtomicUsize::new(n), waiter });
         let slot = || GetSlot {
             has_arrived: AtomicBool::new(false),
             status: AtomicI32::new(NORMAL),
@@ -104,13 +104,13 @@ impl Slots {
         self.arrivals.n.load(Ordering::Acquire)
     }
 
-    fn wait(&self, n_wanted: usize, timeout: Duration) -> Result<(), DriverFailure> {
+    fn wait(&self, n_expected: usize, timeout: Duration) -> Result<(), DriverFailure> {
         let deadline = Instant::now() + timeout;
-        self.arrivals.n_wanted.store(n_wanted, Ordering::Release);
-        while self.n_arrived() < n_wanted {
+        self.arrivals.n_expected.store(n_expected, Ordering::Release);
+        while self.n_arrived() < n_expected {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(DriverFailure::WrongCount { n: self.n_arrived(), expected: n_wanted });
+                return Err(DriverFailure::WrongCount { n: self.n_arrived(), expected: n_expected });
             }
             std::thread::park_timeout(left);
         }
@@ -392,9 +392,9 @@ impl Libca {
         let start = Instant::now();
         put(self, round, &new)?;
         let timed = Timed::since(start, new.len());
-        let came = self.gets(round)?;
+        let received = self.gets(round)?;
         self.puts(round, &there)?;
-        match came.iter().zip(&new).find(|(came, new)| came != new) {
+        match received.iter().zip(&new).find(|(received, new)| received != new) {
             Some((value, expected)) => Err(DriverFailure::WrongValue { value: *value, expected: expected.to_string() }),
             None => Ok(timed),
         }
@@ -447,7 +447,7 @@ impl Libca {
     }
 
     /// Does `work` while this thread has no context, then attaches the previous context again.
-    fn apart<T>(&self, work: impl FnOnce() -> Result<T, DriverFailure>) -> Result<T, DriverFailure> {
+    fn without_context<T>(&self, work: impl FnOnce() -> Result<T, DriverFailure>) -> Result<T, DriverFailure> {
         // SAFETY: takes no argument; this thread has had a context since `load`.
         let own = unsafe { (self.functions.ca_current_context)() };
         // SAFETY: a context with preemptive callbacks may be detached; it stays alive.
@@ -460,7 +460,7 @@ impl Libca {
     }
 
     pub(super) fn contexts(&self, n: usize) -> Result<Timed, DriverFailure> {
-        self.apart(|| {
+        self.without_context(|| {
             let mut contexts = HashSet::with_capacity(n);
             let start = Instant::now();
             let mut outcome = Ok(());
@@ -499,7 +499,7 @@ impl Libca {
         }
         let name = c_name(pv)?;
         let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
-        self.apart(|| {
+        self.without_context(|| {
             self.another_context()?;
             let mut channel: ChannelId = std::ptr::null_mut();
             // SAFETY: as in `open`: without a callback, ca_pend_io waits for the connection.
@@ -610,7 +610,7 @@ mod tests {
         batch: &ConnectedChannels,
         round: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        let _made = make(libca, batch, round);
+        let _result = make(libca, batch, round);
         panic!("a panic in the work of a round");
     }
 
@@ -628,9 +628,9 @@ mod tests {
 
     #[test]
     fn a_round_clears_its_channels_before_freeing_their_callback_slots() {
-        let made = libca(clear, flush).round(&three(), make);
+        let result = libca(clear, flush).round(&three(), make);
 
-        assert_eq!(made.map(|timed| timed.n), Ok(3));
+        assert_eq!(result.map(|timed| timed.n), Ok(3));
         assert!(n_channels() == 0 && !are_slots_alive());
     }
 
@@ -644,9 +644,9 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_round_clears_its_channels_before_freeing_their_slots() {
-        let made = libca(clear, flush);
+        let batch = libca(clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.round(&three(), make_and_panic)));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.round(&three(), make_and_panic)));
 
         assert!(panicked.is_err());
         assert!(n_channels() == 0 && !are_slots_alive());
@@ -654,9 +654,9 @@ mod tests {
 
     #[test]
     fn a_panic_keeps_the_slots_of_channels_that_cannot_be_cleared() {
-        let made = libca(fail_to_clear, flush);
+        let batch = libca(fail_to_clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.round(&three(), make_and_panic)));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.round(&three(), make_and_panic)));
 
         assert!(panicked.is_err() && are_slots_alive());
     }
