@@ -46,9 +46,9 @@ fn main() -> ExitCode {
         ["tidy", "tighten"] => tidy::tighten(&root),
         ["tidy", "table"] => tidy::write_table(&root),
         ["peers"] => peers(&root),
-        ["count"] => count::check(&root).map(tell),
+        ["count"] => count::check(&root).map(print_outcome),
         ["count", "--record"] => count::record(&root),
-        ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
+        ["docs"] => docs::run_shell_blocks(&root).map(|output| println!("{output}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         ["mutants", sample_size] => mutants::run(&root, sample_size, None),
         ["mutants", sample_size, seed] => mutants::run(&root, sample_size, Some(seed)),
@@ -65,9 +65,9 @@ fn main() -> ExitCode {
 }
 
 /// Prints the outcome of a task that is also a step of `test`.
-fn tell(outcome: Outcome) {
+fn print_outcome(outcome: Outcome) {
     match outcome {
-        Outcome::Passed(said) => println!("{said}"),
+        Outcome::Passed(summary) => println!("{summary}"),
         Outcome::Skipped(why) => println!("skipped: {why}"),
     }
 }

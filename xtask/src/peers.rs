@@ -19,7 +19,7 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     let folder = folder(root);
     let python = folder.join("bin").join("python");
     let stamp = folder.join("fodo-requirements.txt");
-    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == requirements) {
+    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == requirements) {
         return Ok(python);
     }
 
@@ -54,7 +54,7 @@ pub fn prepare_java(root: &Path) -> Result<Outcome, String> {
     let pom = std::fs::read_to_string(&pom_path).map_err(|error| format!("{}: {error}", pom_path.display()))?;
     let psi_ca = folder(root).join("psi-ca");
     let stamp = psi_ca.join("pom.xml");
-    if std::fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == pom) {
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == pom) {
         return Ok(Outcome::Passed(String::new()));
     }
     if output_of(root, Command::new("mvn").arg("--version")).is_err() {

@@ -45,12 +45,12 @@ impl Steps {
         let result = step();
         let seconds = started.elapsed().as_secs_f64();
 
-        let (word, said) = match &result {
-            Ok(Outcome::Passed(said)) => ("ok", said),
+        let (word, summary) = match &result {
+            Ok(Outcome::Passed(summary)) => ("ok", summary),
             Ok(Outcome::Skipped(why)) => ("SKIPPED", why),
             Err(why) => ("FAILED", why),
         };
-        let line = said.trim_end();
+        let line = summary.trim_end();
         let gap = if line.contains('\n') { "\n" } else { "  " };
         println!("     {word} {seconds:.1} s{}{line}", if line.is_empty() { "" } else { gap });
         match result {
@@ -105,7 +105,7 @@ pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
         Ok(status) => status.to_string(),
         Err(why) => why,
     };
-    Err(format!("{shown}: {why}\n{}\nfull output: {}", telling(&printed), log_path.display()))
+    Err(format!("{shown}: {why}\n{}\nfull output: {}", summary_of(&printed), log_path.display()))
 }
 
 fn log_path(root: &Path) -> Result<PathBuf, String> {
@@ -139,7 +139,7 @@ fn end_group(child: &Child) {
 }
 
 /// The lines that explain a failure: the output of failed tests, otherwise the last lines.
-fn telling(printed: &str) -> String {
+fn summary_of(printed: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut is_failures = false;
     for line in printed.lines() {
@@ -183,8 +183,8 @@ mod tests {
     fn only_the_failure_output_of_failed_tests_is_shown() {
         let printed = "Compiling\ntest a ... FAILED\nfailures:\n---- a ----\nwhy\ntest result: FAILED\ntest b ... ok\n";
 
-        assert_eq!(telling(printed), "failures:\n---- a ----\nwhy\ntest result: FAILED");
-        assert_eq!(telling("one\ntwo\n"), "one\ntwo");
+        assert_eq!(summary_of(printed), "failures:\n---- a ----\nwhy\ntest result: FAILED");
+        assert_eq!(summary_of("one\ntwo\n"), "one\ntwo");
     }
 
     #[test]

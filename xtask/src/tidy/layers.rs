@@ -158,8 +158,8 @@ mod tests {
         let members = vec![WorkspaceMember { name: "data".into(), ..WorkspaceMember::default() }];
         let metadata = Metadata { members, ..Metadata::default() };
 
-        let made = with_table(&page("| `x` | nothing | `mio` |\n"), &metadata);
-        assert_eq!(made, page("| `data` | nothing | nothing |\n"));
+        let updated = with_table(&page("| `x` | nothing | `mio` |\n"), &metadata);
+        assert_eq!(updated, page("| `data` | nothing | nothing |\n"));
     }
 
     #[test]
