@@ -1,12 +1,48 @@
-//! Checks that the links in documents have valid targets.
+//! Checks that the links in documents have valid targets, and that the types they name exist.
+
+use std::collections::HashSet;
 
 use super::Offence;
 use super::repository::{Repository, TextFile};
 
-/// Checks every link within the repository in every Markdown page.
+/// Pages that also name types that no longer exist, or of other languages.
+const WITH_OTHER_TYPES: [&str; 2] = ["CHANGELOG.md", "STYLE.md"];
+
+/// Checks every link within the repository and every type name in every Markdown page.
 pub fn check(repository: &Repository) -> Vec<Offence> {
+    let words = repository.rust_files().flat_map(|file| file.text.split(|c: char| !is_of_name(c))).collect();
     let pages = repository.files.iter().filter(|file| file.path.ends_with(".md"));
-    pages.flat_map(|page| check_page(repository, page)).collect()
+    pages.flat_map(|page| [check_page(repository, page), check_types(&words, page)].concat()).collect()
+}
+
+/// Checks that every type in a code span, alone or as a path such as `Context::close`, occurs in a Rust source.
+fn check_types(words: &HashSet<&str>, page: &TextFile) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    if WITH_OTHER_TYPES.contains(&page.path.as_str()) {
+        return offences;
+    }
+    let mut is_code = false;
+    for (index, line) in page.text.lines().enumerate() {
+        is_code ^= line.trim_start().starts_with("```");
+        let spans = line.split('`').skip(1).step_by(2).filter(|_| !is_code);
+        for name in spans.filter(|span| is_type(span)) {
+            if !name.split("::").all(|part| words.contains(part)) {
+                offences.push(Offence::new(&page.path, index + 1, format!("{name}: no such type in the sources")));
+            }
+        }
+    }
+    offences
+}
+
+/// Whether a code span is the name of a type, `Context`, or a path that begins with one, `Context::close`.
+fn is_type(span: &str) -> bool {
+    let mut first = span.chars();
+    let begins_as_type = first.next().is_some_and(char::is_uppercase) && first.next().is_some_and(char::is_lowercase);
+    begins_as_type && span.split("::").all(|part| !part.is_empty() && part.chars().all(is_of_name))
+}
+
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 fn check_page(repository: &Repository, page: &TextFile) -> Vec<Offence> {
@@ -106,6 +142,17 @@ mod tests {
         assert_eq!(offences_in("see [it](../reference/json.md#no-such-heading)").len(), 1);
         assert_eq!(offences_in("see [it](../../../else/README.md)").len(), 1);
         assert_eq!(offences_in("see [`X::gone`](../../crates/x.rs#gone)").len(), 1);
+    }
+
+    #[test]
+    fn a_type_that_no_source_contains_is_rejected() {
+        let offences = |page: &str| {
+            let source = ("crates/x.rs", "pub struct Context;\nimpl Context { pub fn close(&self) {} }\n");
+            check(&Repository::of(&[("docs/a.md", page), source])).len()
+        };
+
+        assert_eq!(offences("`Context`, `Context::close`, `SCAN`, `Make it so`, `I`\n```rust\n`Gone`\n```\n"), 0);
+        assert_eq!(offences("`Gone` and\n`Context::gone`\n"), 2);
     }
 
     #[test]
