@@ -13,6 +13,9 @@ pub const BACKLOG: i32 = 4096;
 /// Bytes that are decoded before their events are handled: the events of a piece of small messages stay in the caches.
 pub const DECODE_PIECE_BYTES: usize = 16 * 1024;
 
+/// Socket events that a loop takes from the system at once; the others follow after the turns that these cause.
+pub const TURN_EVENTS: usize = 1024;
+
 /// Bytes that one client circuit may read before the others of its reactor have their turn.
 pub const TURN_BYTES: usize = 4 * 1024 * 1024;
 

@@ -2,16 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use fodo_ca::repeater::Repeater as Machine;
 use fodo_ca::search::Datagram;
 use fodo_data::Now;
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 
-use crate::client::{EventHandler, NextCall, Reactor};
+use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
 use crate::sync::lock;
 use crate::{limit, socket};
 
@@ -24,31 +21,30 @@ pub struct Repeater(Arc<RepeaterShared>);
 
 struct RepeaterShared {
     socket: UdpSocket,
-    reactor: Arc<Reactor>,
+    registration: Registration,
     state: Mutex<RepeaterState>,
 }
 
 struct RepeaterState {
     machine: Machine,
-    token: Option<Token>,
     datagrams: Vec<Datagram>,
 }
 
 impl Repeater {
     /// Binds the port. Fails if a repeater is already running.
     pub fn start(port: u16) -> io::Result<Repeater> {
-        Repeater::start_on(&Reactor::shared()?, port)
+        Repeater::start_on(&*Reactor::shared()?, port)
     }
 
-    pub(crate) fn start_on(reactor: &Arc<Reactor>, port: u16) -> io::Result<Repeater> {
+    pub(crate) fn start_on(reactor: &Reactor, port: u16) -> io::Result<Repeater> {
         let socket = socket::exclusive_udp(port)?;
         let port = socket.local_addr()?.port();
-        let state = RepeaterState { machine: Machine::new(port), token: None, datagrams: Vec::new() };
-        let shared = Arc::new(RepeaterShared { socket, reactor: reactor.clone(), state: Mutex::new(state) });
-        let driven: Weak<dyn EventHandler> = Arc::downgrade(&shared) as Weak<dyn EventHandler>;
-        let token = reactor.add(driven);
-        lock(&shared.state).token = Some(token);
-        reactor.registry().register(&mut SourceFd(&shared.socket.as_raw_fd()), token, Interest::READABLE)?;
+        let state = RepeaterState { machine: Machine::new(port), datagrams: Vec::new() };
+        let shared = Arc::new_cyclic(|shared: &Weak<RepeaterShared>| {
+            let registration = reactor.add(shared.clone());
+            RepeaterShared { socket, registration, state: Mutex::new(state) }
+        });
+        shared.registration.add_socket(&shared.socket, Readiness::Readable)?;
         Ok(Repeater(shared))
     }
 
@@ -72,7 +68,7 @@ impl std::fmt::Debug for RepeaterShared {
 impl EventHandler for RepeaterShared {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut state = lock(&self.state);
-        let RepeaterState { machine, datagrams, .. } = &mut *state;
+        let RepeaterState { machine, datagrams } = &mut *state;
         let mut buffer = [0; 2048];
         for _ in 0..limit::TURN_DATAGRAMS {
             let (n, from) = match self.socket.recv_from(&mut buffer) {
@@ -97,13 +93,4 @@ impl EventHandler for RepeaterShared {
 /// Whether a client still exists: then no other socket can bind its port.
 fn is_alive(client: SocketAddr) -> bool {
     socket::is_taken(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), client.port()))
-}
-
-impl Drop for RepeaterShared {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
-        }
-    }
 }

@@ -1,15 +1,14 @@
 //! Receiving beacons: the client registers with the host's repeater, or becomes the repeater.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Instant;
 
 use fodo_ca::beacon::{Anomaly, BeaconMonitor};
 use fodo_ca::repeater;
 use fodo_data::Now;
 
-use super::reactor::Reactor;
 use crate::limit;
+use crate::reactor::Reactor;
 use crate::repeater::Repeater;
 
 /// Receives beacons on the search socket.
@@ -47,7 +46,7 @@ impl BeaconListener {
     }
 
     /// Registers with the repeater if it is due.
-    pub(super) fn tick(&mut self, socket: &UdpSocket, reactor: &Arc<Reactor>, now: Now) {
+    pub(super) fn tick(&mut self, socket: &UdpSocket, reactor: &Reactor, now: Now) {
         if self.deadline() > now.monotonic {
             return;
         }

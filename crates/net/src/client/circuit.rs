@@ -9,7 +9,7 @@ mod replies;
 mod requests;
 mod server_channel;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
@@ -20,7 +20,6 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
 use fodo_ca::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
-use mio::Token;
 
 pub(super) use self::server_channel::{Expected, ServerChannel};
 use super::batch::{Batch, Failure};
@@ -28,17 +27,17 @@ use super::channel::{ChannelCore, Trouble};
 use super::id_map::IdMap;
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Waiter};
-use super::reactor::{EventHandler, Reactor};
 use super::role::{Reader, ReaderRole};
 use super::{ContextCore, Error, ErrorKind, Refusal};
-use crate::limit;
+use crate::reactor::{Reactor, Readiness, Registration};
+use crate::stream::{ConnectProgress, WriteOutcome, connect_progress};
 use crate::sync::lock;
-use crate::{clock, socket};
+use crate::{clock, limit, socket, stream};
 
 /// One TCP connection to a server.
 pub(super) struct Circuit {
     server: SocketAddr,
-    reactor: Arc<Reactor>,
+    registration: Registration,
     context: Weak<ContextCore>,
     stream: TcpStream,
     /// How long a blocking call polls before it sleeps.
@@ -50,7 +49,6 @@ struct State {
     machine: Machine,
     phase: CircuitPhase,
     role: ReaderRole<ThreadId, Thread>,
-    token: Option<Token>,
     lease_is_timed: bool,
     channels: NumberMap<Cid, Arc<ChannelCore>>,
     /// Individual operations, and requests for units, limits and labels.
@@ -147,7 +145,7 @@ impl Circuit {
         server: SocketAddr,
         config: &fodo_ca::client::Config,
         spin: Duration,
-        reactor: Arc<Reactor>,
+        reactor: &Reactor,
         context: Weak<ContextCore>,
     ) -> io::Result<Arc<Circuit>> {
         let now = clock::now();
@@ -156,7 +154,6 @@ impl Circuit {
             machine: Machine::new(config, now),
             phase: CircuitPhase::Opening(now.monotonic + limit::CONNECT),
             role: ReaderRole::new(),
-            token: None,
             lease_is_timed: false,
             channels: NumberMap::default(),
             operations: IdMap::new(requests::SINGLE_NUMBER_BITS),
@@ -173,12 +170,12 @@ impl Circuit {
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
-        let circuit = Arc::new(Circuit { server, reactor, context, stream, spin, state: Mutex::new(state) });
-        let driven: Weak<dyn EventHandler> = Arc::downgrade(&circuit) as Weak<dyn EventHandler>;
-        let token = circuit.reactor.add(driven);
-        lock(&circuit.state).token = Some(token);
-        circuit.register(token)?;
-        circuit.reactor.call_at(token, now.monotonic + limit::CONNECT);
+        let circuit = Arc::new_cyclic(|circuit: &Weak<Circuit>| {
+            let registration = reactor.add(circuit.clone());
+            Circuit { server, registration, context, stream, spin, state: Mutex::new(state) }
+        });
+        circuit.registration.add_socket(&circuit.stream, Readiness::ReadableOrWritable)?;
+        circuit.registration.call_at(now.monotonic + limit::CONNECT);
         Ok(circuit)
     }
 
@@ -206,8 +203,8 @@ impl Circuit {
                 state.channels.insert(channel.cid(), channel.clone());
             }
         }
-        if let (Some(token), Some(due)) = (state.token, state.machine.deadline()) {
-            self.reactor.call_at(token, due);
+        if let Some(due) = state.machine.deadline() {
+            self.registration.call_at(due);
         }
         self.close_if_unused(&mut state);
         self.flush(&mut state);
@@ -311,9 +308,7 @@ impl Circuit {
             return;
         }
         state.flush_is_requested = true;
-        if let Some(token) = state.token {
-            self.reactor.call_soon(token);
-        }
+        self.registration.call_soon();
     }
 
     /// Writes pending bytes until the socket accepts no more.
@@ -321,20 +316,10 @@ impl Circuit {
         if state.phase != CircuitPhase::Open {
             return;
         }
-        loop {
-            let ready = state.machine.ready();
-            if ready.is_empty() {
-                break;
-            }
-            match (&self.stream).write(ready) {
-                Ok(n) => state.machine.sent(n),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.close(state, None),
-            }
-        }
-        if state.closes_when_sent {
-            self.close(state, None);
+        match stream::flush(&self.stream, &mut state.machine) {
+            Ok(WriteOutcome::All) if !state.closes_when_sent => {}
+            Ok(WriteOutcome::SocketIsFull | WriteOutcome::Enough) => {}
+            Ok(WriteOutcome::All) | Err(_) => self.close(state, None),
         }
     }
 
@@ -344,9 +329,8 @@ impl Circuit {
         RECEIVED.with_borrow_mut(|buffer| {
             let mut taken = 0;
             while taken < budget && state.phase == CircuitPhase::Open {
-                match (&self.stream).read(buffer) {
-                    Ok(0) => self.close(state, None),
-                    Ok(n) => {
+                match stream::read(&self.stream, buffer) {
+                    Ok(Some(n)) => {
                         taken += n;
                         let now = clock::now();
                         let since_open = now.monotonic.saturating_duration_since(state.began);
@@ -358,8 +342,7 @@ impl Circuit {
                             return false;
                         }
                     }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                    Ok(None) => return false,
                     Err(_) => self.close(state, None),
                 }
             }
@@ -398,15 +381,12 @@ impl Circuit {
         let was_open = state.phase == CircuitPhase::Open;
         state.phase = CircuitPhase::Closed;
         if state.role.reader() == Reader::Reactor {
-            self.deregister();
+            self.registration.remove_socket(&self.stream);
         }
         // A thread in poll(2) on the socket is woken by this.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         if let Some(context) = self.context.upgrade() {
             context.forget_circuit(self);
-        }
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
         }
         self.drop_operations(state, None);
         let subscriptions = state.subscriptions.take_all();
@@ -451,14 +431,13 @@ impl Circuit {
 
     /// Checks whether the connection is established.
     fn opened(self: &Arc<Self>, state: &mut State, until: Instant, now: Now) {
-        let error = self.stream.take_error().ok().flatten();
-        if error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return self.close(state, Some(Refusal::Connection));
-        }
-        match self.stream.peer_addr() {
-            Ok(_) => state.phase = CircuitPhase::Open,
-            Err(_) if now.monotonic < until => {}
-            Err(_) => self.close(state, None),
+        match connect_progress(&self.stream) {
+            Ok(ConnectProgress::Established) => state.phase = CircuitPhase::Open,
+            Ok(ConnectProgress::Pending) if now.monotonic < until => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.close(state, Some(Refusal::Connection));
+            }
+            Ok(ConnectProgress::Pending) | Err(_) => self.close(state, None),
         }
     }
 }
@@ -481,15 +460,6 @@ impl State {
     }
 }
 
-impl Drop for Circuit {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
-        }
-    }
-}
-
 /// The subscriptions of one monitor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MonitorSubscriptions {
@@ -507,6 +477,7 @@ impl MonitorSubscriptions {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::TcpListener;
 
     use super::*;
@@ -522,7 +493,8 @@ mod tests {
             payload_bytes_max: 1 << 20,
         };
         let address = listener.local_addr().unwrap();
-        let circuit = Circuit::open(address, &config, Duration::ZERO, Reactor::shared().unwrap(), Weak::new()).unwrap();
+        let circuit =
+            Circuit::open(address, &config, Duration::ZERO, &Reactor::shared().unwrap(), Weak::new()).unwrap();
         let (server, _) = listener.accept().unwrap();
         lock(&circuit.state).phase = CircuitPhase::Open;
         (circuit, server)

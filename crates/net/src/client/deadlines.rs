@@ -5,22 +5,20 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
-use mio::Token;
 
 use super::operation::OperationCore;
-use super::reactor::{EventHandler, NextCall, Reactor};
 use crate::limit;
+use crate::reactor::{EventHandler, NextCall, Reactor, Registration};
 use crate::sync::lock;
 
 /// The deadlines of the awaited operations of one context.
 pub(super) struct Deadlines {
     timeout: Duration,
-    reactor: Arc<Reactor>,
+    registration: Registration,
     state: Mutex<State>,
 }
 
 struct State {
-    token: Option<Token>,
     /// In the order of their deadlines, since all have the same timeout.
     awaited: VecDeque<(Instant, Weak<OperationCore>)>,
     /// The number of operations at which ended ones are removed.
@@ -36,12 +34,12 @@ impl std::fmt::Debug for Deadlines {
 }
 
 impl Deadlines {
-    pub(super) fn new(timeout: Duration, reactor: &Arc<Reactor>) -> Arc<Deadlines> {
-        let state = State { token: None, awaited: VecDeque::new(), sweep_at: limit::AWAITED_SWEEP, called_at: None };
-        let deadlines = Arc::new(Deadlines { timeout, reactor: reactor.clone(), state: Mutex::new(state) });
-        let driven: Weak<dyn EventHandler> = Arc::downgrade(&deadlines) as Weak<dyn EventHandler>;
-        lock(&deadlines.state).token = Some(reactor.add(driven));
-        deadlines
+    pub(super) fn new(timeout: Duration, reactor: &Reactor) -> Arc<Deadlines> {
+        let state = State { awaited: VecDeque::new(), sweep_at: limit::AWAITED_SWEEP, called_at: None };
+        Arc::new_cyclic(|deadlines: &Weak<Deadlines>| {
+            let registration = reactor.add(deadlines.clone());
+            Deadlines { timeout, registration, state: Mutex::new(state) }
+        })
     }
 
     /// Ends an operation after the timeout, unless it has ended by then.
@@ -51,9 +49,9 @@ impl Deadlines {
         state.sweep();
         state.awaited.push_back((at, Arc::downgrade(operation)));
         // One call at the first deadline is enough; the later deadlines are handled from there.
-        if let (None, Some(token)) = (state.called_at, state.token) {
+        if state.called_at.is_none() {
             state.called_at = Some(at);
-            self.reactor.call_at(token, at);
+            self.registration.call_at(at);
         }
     }
 }
@@ -83,14 +81,5 @@ impl EventHandler for Deadlines {
         drop(state);
         due.iter().for_each(|operation| operation.expire(self.timeout));
         turn
-    }
-}
-
-impl Drop for Deadlines {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
-        }
     }
 }

@@ -17,7 +17,6 @@ mod monitor;
 mod name_server;
 mod notice;
 mod operation;
-mod reactor;
 mod role;
 mod search;
 
@@ -39,10 +38,10 @@ pub use self::monitor::{Monitor, MonitorCounts, MonitorEvent, MonitorIter, Monit
 pub use self::notice::Notice;
 use self::notice::Notices;
 pub use self::operation::{Operation, Output};
-pub(crate) use self::reactor::{EventHandler, NextCall, Reactor};
 use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
+use crate::reactor::Reactor;
 use crate::sync::lock;
 
 /// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
@@ -291,7 +290,7 @@ impl ContextCore {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
         let config = circuit_config(&self.config, priority);
-        let circuit = Circuit::open(server, &config, self.config.spin, edge.reactor.clone(), Arc::downgrade(self))?;
+        let circuit = Circuit::open(server, &config, self.config.spin, &edge.reactor, Arc::downgrade(self))?;
         circuits.insert((server, priority), circuit.clone());
         Ok(circuit)
     }

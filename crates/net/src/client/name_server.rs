@@ -1,34 +1,31 @@
 //! A circuit to a name server: used only for searches, kept open, and reopened when it is lost.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
 use fodo_ca::client::{Circuit as Machine, Config, Event};
 use fodo_data::Now;
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 
-use super::reactor::{EventHandler, NextCall, Reactor};
 use super::search::Search;
+use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
+use crate::stream::{ConnectProgress, connect_progress};
 use crate::sync::lock;
-use crate::{limit, socket};
+use crate::{limit, socket, stream};
 
 /// A circuit to a name server.
 pub(super) struct NameServer {
     address: SocketAddr,
     config: Config,
-    reactor: Arc<Reactor>,
+    registration: Registration,
     search: Weak<Search>,
     state: Mutex<State>,
 }
 
 struct State {
     phase: NameServerPhase,
-    token: Option<Token>,
     /// The pause after the next failure.
     pause: Duration,
 }
@@ -64,18 +61,17 @@ impl NameServer {
     pub(super) fn start(
         address: SocketAddr,
         config: Config,
-        reactor: &Arc<Reactor>,
+        reactor: &Reactor,
         search: Weak<Search>,
         now: Now,
     ) -> Arc<NameServer> {
         let (pause, _) = limit::NAME_SERVER_PAUSES;
-        let state = State { phase: NameServerPhase::Resting(now.monotonic), token: None, pause };
-        let reactor = reactor.clone();
-        let server = Arc::new(NameServer { address, config, reactor, search, state: Mutex::new(state) });
-        let driven: Weak<dyn EventHandler> = Arc::downgrade(&server) as Weak<dyn EventHandler>;
-        let token = server.reactor.add(driven);
-        lock(&server.state).token = Some(token);
-        server.reactor.call_soon(token);
+        let state = State { phase: NameServerPhase::Resting(now.monotonic), pause };
+        let server = Arc::new_cyclic(|server: &Weak<NameServer>| {
+            let registration = reactor.add(server.clone());
+            NameServer { address, config, registration, search, state: Mutex::new(state) }
+        });
+        server.registration.call_soon();
         server
     }
 
@@ -89,11 +85,9 @@ impl NameServer {
         let NameServerPhase::Open(stream, machine) = &mut state.phase else { return };
         if machine.pending_bytes() < limit::NAME_SERVER_BYTES {
             machine.search(searches);
-            if flush(stream, machine).is_err()
-                && let Some(token) = state.token
-            {
+            if stream::flush(stream, &mut **machine).is_err() {
                 // Its own turn closes it.
-                self.reactor.call_soon(token);
+                self.registration.call_soon();
             }
         }
     }
@@ -101,9 +95,7 @@ impl NameServer {
     /// Starts to connect.
     fn open(&self, state: &mut State, now: Now) {
         let opened = socket::connect(self.address).and_then(|stream| {
-            let Some(token) = state.token else { return Err(io::ErrorKind::NotConnected.into()) };
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            self.reactor.registry().register(&mut SourceFd(&stream.as_raw_fd()), token, interest)?;
+            self.registration.add_socket(&stream, Readiness::ReadableOrWritable)?;
             Ok(stream)
         });
         match opened {
@@ -114,10 +106,6 @@ impl NameServer {
 
     /// Closes the connection and retries after a pause that grows with every failure.
     fn rest(&self, state: &mut State, now: Now) {
-        if let NameServerPhase::Opening(stream, _) | NameServerPhase::Open(stream, _) = &state.phase {
-            // Closing the socket also deregisters it, so an error does not matter.
-            let _ = self.reactor.registry().deregister(&mut SourceFd(&stream.as_raw_fd()));
-        }
         state.phase = NameServerPhase::Resting(now.monotonic + state.pause);
         state.pause = (state.pause * 2).min(limit::NAME_SERVER_PAUSES.1);
     }
@@ -129,18 +117,21 @@ impl NameServer {
             result.is_lost = matches!(state.phase, NameServerPhase::Resting(_));
         }
         if let NameServerPhase::Opening(stream, until) = &state.phase {
-            let has_failed = stream.take_error().ok().flatten().is_some() || *until <= now.monotonic;
-            let is_open = stream.peer_addr().is_ok();
-            if has_failed {
-                self.rest(state, now);
-                result.is_lost = true;
-            } else if is_open
-                && let NameServerPhase::Opening(stream, _) =
-                    std::mem::replace(&mut state.phase, NameServerPhase::Resting(now.monotonic))
-            {
-                state.phase = NameServerPhase::Open(stream, Box::new(Machine::new(&self.config, now)));
-                state.pause = limit::NAME_SERVER_PAUSES.0;
-                result.is_reached = true;
+            match connect_progress(stream) {
+                Ok(ConnectProgress::Established) => {
+                    if let NameServerPhase::Opening(stream, _) =
+                        std::mem::replace(&mut state.phase, NameServerPhase::Resting(now.monotonic))
+                    {
+                        state.phase = NameServerPhase::Open(stream, Box::new(Machine::new(&self.config, now)));
+                        state.pause = limit::NAME_SERVER_PAUSES.0;
+                        result.is_reached = true;
+                    }
+                }
+                Ok(ConnectProgress::Pending) if now.monotonic < *until => {}
+                Ok(ConnectProgress::Pending) | Err(_) => {
+                    self.rest(state, now);
+                    result.is_lost = true;
+                }
             }
         }
         if let NameServerPhase::Open(stream, machine) = &mut state.phase
@@ -155,21 +146,15 @@ impl NameServer {
 
 /// Reads, handles and writes as far as possible without blocking.
 fn exchange(
-    stream: &mut TcpStream,
+    stream: &TcpStream,
     machine: &mut Machine,
     server: SocketAddr,
     now: Now,
     result: &mut TurnResult,
 ) -> io::Result<()> {
     let (mut buffer, mut events) = ([0; 8192], Vec::new());
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => machine.received(&buffer[..n], now, &mut events),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    while let Some(n) = stream::read(stream, &mut buffer)? {
+        machine.received(&buffer[..n], now, &mut events);
         result.has_more = events.len() >= limit::TURN_DATAGRAMS;
         if result.has_more {
             break;
@@ -185,23 +170,7 @@ fn exchange(
             _ => {}
         }
     }
-    flush(stream, machine)
-}
-
-/// Writes pending bytes until the socket accepts no more.
-fn flush(stream: &mut TcpStream, machine: &mut Machine) -> io::Result<()> {
-    loop {
-        let ready = machine.ready();
-        if ready.is_empty() {
-            return Ok(());
-        }
-        match stream.write(ready) {
-            Ok(n) => machine.sent(n),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    stream::flush(stream, machine).map(drop)
 }
 
 impl EventHandler for NameServer {
@@ -218,14 +187,5 @@ impl EventHandler for NameServer {
             search.name_server_report(self.address, &result.claims, result.is_reached, result.is_lost);
         }
         turn
-    }
-}
-
-impl Drop for NameServer {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
-        }
     }
 }

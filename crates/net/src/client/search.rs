@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -10,17 +9,15 @@ use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
 use fodo_ca::{Cid, NumberMap};
 use fodo_data::Now;
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 
 use super::beacon_listener::BeaconListener;
 use super::channel::ChannelCore;
 use super::name_server::NameServer;
 use super::notice::Notice;
-use super::reactor::{EventHandler, NextCall, Reactor};
 use super::{ContextCore, circuit_config};
 use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
+use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
 use crate::sync::lock;
 use crate::{clock, interfaces, limit, socket};
 
@@ -29,6 +26,7 @@ pub(super) struct Search {
     config: ClientConfig,
     socket: UdpSocket,
     reactor: Arc<Reactor>,
+    registration: Registration,
     state: Mutex<State>,
 }
 
@@ -41,7 +39,6 @@ struct State {
     /// Name servers that were reported as lost.
     lost: Vec<SocketAddr>,
     beacon_listener: Option<BeaconListener>,
-    token: Option<Token>,
     /// All open channels; each is removed with its last handle.
     channels: NumberMap<Cid, Arc<ChannelCore>>,
     cid_next: u32,
@@ -93,9 +90,10 @@ impl Search {
         let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
         let at = now.monotonic;
         let addresses = interfaces::with_loopback_broadcast(&config.search_addresses);
-        let search = Arc::new(Search {
+        let search = Arc::new_cyclic(|search: &Weak<Search>| Search {
             socket,
             reactor: reactor.clone(),
+            registration: reactor.add(search.clone()),
             state: Mutex::new(State {
                 searcher,
                 addresses: AddressList::new(&addresses, &config.search_hosts, automatic, at),
@@ -103,7 +101,6 @@ impl Search {
                 name_servers: Vec::new(),
                 lost: Vec::new(),
                 beacon_listener: config.repeater_port.map(|port| BeaconListener::new(port, now)),
-                token: None,
                 channels: NumberMap::default(),
                 cid_next: 0,
                 datagrams: Vec::new(),
@@ -113,12 +110,9 @@ impl Search {
             }),
             config: config.clone(),
         });
-        let driven: Weak<dyn EventHandler> = Arc::downgrade(&search) as Weak<dyn EventHandler>;
-        let token = reactor.add(driven);
-        lock(&search.state).token = Some(token);
-        reactor.registry().register(&mut SourceFd(&search.socket.as_raw_fd()), token, Interest::READABLE)?;
+        search.registration.add_socket(&search.socket, Readiness::Readable)?;
         if !config.name_servers.is_empty() || !config.search_hosts.is_empty() || config.repeater_port.is_some() {
-            reactor.call_soon(token);
+            search.registration.call_soon();
         }
         Ok(search)
     }
@@ -210,9 +204,9 @@ impl Search {
             (due, None) => due.is_some(),
             (None, Some(_)) => false,
         };
-        if let (true, Some(due), Some(token)) = (is_earlier, due, state.token) {
+        if let (true, Some(due)) = (is_earlier, due) {
             state.called_at = Some(due);
-            self.reactor.call_at(token, due);
+            self.registration.call_at(due);
         }
     }
 
@@ -304,10 +298,8 @@ impl Search {
         let wake = || {
             let search = Arc::downgrade(self);
             move || {
-                if let Some(search) = search.upgrade()
-                    && let Some(token) = lock(&search.state).token
-                {
-                    search.reactor.call_soon(token);
+                if let Some(search) = search.upgrade() {
+                    search.registration.call_soon();
                 }
             }
         };
@@ -435,15 +427,6 @@ impl EventHandler for Search {
         drop(state);
         forward_claims(claimed);
         turn
-    }
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(token) = state.token.take() {
-            self.reactor.remove(token);
-        }
     }
 }
 

@@ -6,9 +6,8 @@ mod rights;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +16,6 @@ use fodo_ca::eca::Eca;
 use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
 use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now};
-use mio::Poll;
-use mio::unix::SourceFd;
 use slab::Slab;
 
 use self::idle::IdleDeadline;
@@ -30,30 +27,10 @@ use super::posts::PostListener;
 use super::quota::CircuitQuota;
 use super::reactor::{CircuitKey, Inbox};
 use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
+use crate::event_loop::NextCall;
 use crate::limit;
 use crate::log::{self, Log};
-
-/// What a circuit needs after its turn.
-pub(super) enum AfterTurn {
-    /// A turn when its socket is ready.
-    Ready,
-    /// A turn when its socket is ready, or at this time.
-    By(Instant),
-    /// A turn at once, after the others.
-    Again,
-    /// Nothing: the circuit must be dropped.
-    Closed,
-}
-
-/// The result of writing.
-enum WriteOutcome {
-    /// All pending bytes were written.
-    All,
-    /// The socket accepts no more bytes now.
-    SocketIsFull,
-    /// The limit of one turn is reached; other circuits are next.
-    Enough,
-}
+use crate::stream::{self, WriteOutcome};
 
 /// One client's connection.
 pub(super) struct Circuit {
@@ -184,10 +161,16 @@ impl Circuit {
         self.peer_has_ended = true;
     }
 
-    /// Reads, answers and writes as far as possible without blocking.
-    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> AfterTurn {
+    /// Reads, answers and writes as far as possible without blocking. `None`: the circuit has ended.
+    pub(super) fn turn(
+        &mut self,
+        source: &dyn Source,
+        buffer: &mut [u8],
+        tally: &UpdateTally,
+        now: Now,
+    ) -> Option<NextCall> {
         if self.is_idle_for_too_long(now) {
-            return AfterTurn::Closed;
+            return None;
         }
         let may_read = self.may_answer();
         // While replies are queued, requests stay in the socket; no further event reports them.
@@ -198,7 +181,7 @@ impl Circuit {
         if may_read {
             match self.receive(source, buffer, now) {
                 Ok(more) => has_more = more,
-                Err(_) => return AfterTurn::Closed,
+                Err(_) => return None,
             }
             if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
                 self.machine.tick(now, &mut self.events);
@@ -212,12 +195,12 @@ impl Circuit {
             _ => self.waits_since.or(Some(now.monotonic)),
         };
         match sent {
-            Ok(WriteOutcome::All) if self.closes_by.is_some() => AfterTurn::Closed,
-            Ok(WriteOutcome::Enough) => AfterTurn::Again,
-            Ok(WriteOutcome::All) if has_more => AfterTurn::Again,
+            Ok(WriteOutcome::All) if self.closes_by.is_some() => None,
+            Ok(WriteOutcome::Enough) => Some(NextCall::Soon),
+            Ok(WriteOutcome::All) if has_more => Some(NextCall::Soon),
             // A turn follows when the socket has drained; it also reads what is left.
             Ok(WriteOutcome::All | WriteOutcome::SocketIsFull) => self.rest(may_read, now),
-            Err(_) => AfterTurn::Closed,
+            Err(_) => None,
         }
     }
 
@@ -251,13 +234,13 @@ impl Circuit {
         !self.machine.events_off() && self.queued_requests.is_empty() && self.rights_check == RightsCheck::Done
     }
 
-    fn rest(&self, may_read: bool, now: Now) -> AfterTurn {
+    fn rest(&self, may_read: bool, now: Now) -> Option<NextCall> {
         // While reading is suspended, the client's message cannot be completed: that is not its fault.
         let message = self.machine.deadline().filter(|_| may_read);
         match self.closes_by {
-            Some(at) if at <= now.monotonic => AfterTurn::Closed,
-            Some(at) => AfterTurn::By(at),
-            None => message.into_iter().chain(self.idle_deadline()).min().map_or(AfterTurn::Ready, AfterTurn::By),
+            Some(at) if at <= now.monotonic => None,
+            Some(at) => Some(NextCall::At(at)),
+            None => Some(message.into_iter().chain(self.idle_deadline()).min().map_or(NextCall::OnReady, NextCall::At)),
         }
     }
 
@@ -269,7 +252,7 @@ impl Circuit {
             tally.add(counts);
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
-            match self.flush(&mut n_budget)? {
+            match stream::flush_up_to(&self.stream, &mut self.machine, &mut n_budget)? {
                 WriteOutcome::All if !self.unsent_watches.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
@@ -283,13 +266,7 @@ impl Circuit {
         self.feed(&unread, source, now);
         let mut n_taken = 0;
         while n_taken < limit::SERVER_TURN_BYTES && self.may_read() {
-            let n = match (&*self.stream).read(buffer) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+            let Some(n) = stream::read(&self.stream, buffer)? else { return Ok(false) };
             n_taken += n;
             self.feed(&buffer[..n], source, now);
             if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() && self.queued_requests.is_empty() {
@@ -311,28 +288,6 @@ impl Circuit {
             self.answer(source, now);
         }
         pieces.for_each(|piece| self.unread.extend_from_slice(piece));
-    }
-
-    /// Writes pending bytes, up to a number of bytes.
-    fn flush(&mut self, n_budget: &mut usize) -> io::Result<WriteOutcome> {
-        loop {
-            let ready = self.machine.ready();
-            if ready.is_empty() {
-                return Ok(WriteOutcome::All);
-            }
-            if *n_budget == 0 {
-                return Ok(WriteOutcome::Enough);
-            }
-            match (&*self.stream).write(ready) {
-                Ok(n) => {
-                    self.machine.sent(n);
-                    *n_budget = n_budget.saturating_sub(n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(WriteOutcome::SocketIsFull),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Answers requests in order, until enough replies are queued. A reply that is converted for its client takes
@@ -578,9 +533,8 @@ impl Circuit {
     }
 
     /// Releases everything.
-    pub(super) fn close(mut self, poll: &Poll) {
-        // It was registered when it was adopted.
-        let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
+    pub(super) fn close(mut self) {
+        self.inbox.remove_socket(&self.stream);
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
         self.cancel_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();

@@ -1,11 +1,12 @@
-//! A thread that serves some of the circuits, with its own poller, slab and inbox.
+//! A thread that serves some of the circuits: its loop, and the messages to it.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
@@ -13,17 +14,14 @@ use fodo_ca::search::{Datagram, DatagramFlaw, Responder};
 use fodo_ca::shares::SearchShares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
-use super::circuit::{AfterTurn, Circuit};
+use super::circuit::Circuit;
 use super::observer::ClientStatus;
 use super::quota::{Admission, AdmissionError, CircuitQuota, ClientHosts};
 use super::{BoundSockets, PutRefusal, SearchSocket, Source, UpdateTally};
+use crate::event_loop::{EventLoop, LoopHandle, LoopHandler, NextCall, Readiness, Schedule};
 use crate::log::{Level, Log};
-use crate::sync::lock;
-use crate::timers::Timers;
 use crate::{clock, limit, socket};
 
 /// Identifies a circuit of a reactor; a reused index has a new generation.
@@ -50,17 +48,15 @@ pub(super) enum ReactorMessage {
     Stop,
 }
 
-/// The inbox for messages from other threads.
+/// The inbox for messages from other threads, and the counters that they maintain.
 ///
 /// Bounded by its senders: one message per watch, per put in progress, per accepted client, one per second, and one
 /// about access rights.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    messages: Mutex<Vec<ReactorMessage>>,
-    is_awake: AtomicBool,
+    handle: LoopHandle<ReactorMessage>,
     checks_rights: AtomicBool,
     pub(super) updates: PostedUpdates,
-    waker: Waker,
 }
 
 /// Update counters of the circuits here that the posting side maintains; the circuits count the others.
@@ -74,11 +70,7 @@ pub(super) struct PostedUpdates {
 
 impl Inbox {
     pub(super) fn push(&self, message: ReactorMessage) {
-        lock(&self.messages).push(message);
-        if !self.is_awake.swap(true, Ordering::AcqRel) {
-            // If the wake-up fails, the message waits for the next turn; there is no caller to report the error to.
-            let _ = self.waker.wake();
-        }
+        self.handle.push(message);
     }
 
     pub(super) fn check_rights(&self) {
@@ -86,25 +78,33 @@ impl Inbox {
             self.push(ReactorMessage::CheckRights);
         }
     }
+
+    /// Removes the socket of a circuit from the loop.
+    pub(super) fn remove_socket(&self, stream: &TcpStream) {
+        self.handle.remove_socket(stream);
+    }
 }
 
-const WAKE: Token = Token(usize::MAX);
-/// Tokens of listeners and UDP sockets count up from here.
-const FIRST_SOCKET: usize = usize::MAX / 2;
+/// The index of the server's sockets in the loop of the first reactor.
+const SOCKETS: usize = 0;
+/// The index of a circuit in the loop is its [`CircuitKey::index`] plus this.
+const FIRST_CIRCUIT: usize = 1;
+
+/// One thread of a server, before it starts.
+pub(super) struct Reactor {
+    event_loop: EventLoop,
+    share: ServerShare,
+}
 
 /// One thread's share of a server.
-pub(super) struct Reactor {
-    poll: Poll,
+struct ServerShare {
     inbox: Arc<Inbox>,
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
-    /// How long to poll for events before sleeping.
-    spin: Duration,
     tally: Arc<UpdateTally>,
     log: Arc<Log>,
     circuits: Slab<(u64, Circuit)>,
     generation_next: u64,
-    timers: Timers,
     buffer: Vec<u8>,
     sockets: Option<ServerSockets>,
 }
@@ -125,6 +125,7 @@ struct ServerSockets {
 }
 
 impl Reactor {
+    /// `spin`: how long to poll for events before sleeping.
     pub(super) fn new(
         source: Arc<dyn Source>,
         payload_bytes_max: usize,
@@ -132,33 +133,24 @@ impl Reactor {
         tally: Arc<UpdateTally>,
         log: Arc<Log>,
     ) -> io::Result<Reactor> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKE)?;
-        let inbox = Inbox {
-            messages: Mutex::default(),
-            is_awake: AtomicBool::new(false),
-            checks_rights: AtomicBool::new(false),
-            updates: PostedUpdates::default(),
-            waker,
-        };
-        Ok(Reactor {
-            poll,
+        let (event_loop, handle) = EventLoop::new(spin)?;
+        let inbox = Inbox { handle, checks_rights: AtomicBool::new(false), updates: PostedUpdates::default() };
+        let share = ServerShare {
             inbox: Arc::new(inbox),
             source,
             payload_bytes_max,
-            spin,
             tally,
             log,
             circuits: Slab::new(),
             generation_next: 0,
-            timers: Timers::default(),
             buffer: vec![0; limit::RECEIVE_BYTES],
             sockets: None,
-        })
+        };
+        Ok(Reactor { event_loop, share })
     }
 
     pub(super) fn inbox(&self) -> &Arc<Inbox> {
-        &self.inbox
+        &self.share.inbox
     }
 
     /// Makes this the reactor that accepts clients and answers searches.
@@ -171,195 +163,138 @@ impl Reactor {
         let listeners = bound.listeners.iter().map(AsRawFd::as_raw_fd);
         let search_sockets = bound.search_sockets.iter().map(|search_sockets| search_sockets.socket.as_raw_fd());
         let relay = bound.relay.iter().map(|relay| relay.socket().as_raw_fd());
-        for (index, descriptor) in listeners.chain(search_sockets).chain(relay).enumerate() {
-            let token = Token(FIRST_SOCKET + index);
-            self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        for descriptor in listeners.chain(search_sockets).chain(relay) {
+            self.share.inbox.handle.add_socket(SOCKETS, &descriptor, Readiness::Readable)?;
         }
         let mut responder = Responder::new(bound.tcp_port, clock::now());
         responder.set_beacon_period_max(bound.beacon_period_max);
         let shares = SearchShares::new(bound.quotas.source_search_bytes, bound.quotas.all_search_bytes);
-        self.sockets = Some(ServerSockets {
+        self.share.sockets = Some(ServerSockets {
             bound,
             responder,
             shares,
             hosts,
             inboxes,
-            log: self.log.clone(),
+            log: self.share.log.clone(),
             inbox_next: 0,
             datagrams: Vec::new(),
             accepts_again_at: None,
             has_more: false,
         });
+        self.event_loop.schedule().call_soon(SOCKETS);
         Ok(())
     }
 
-    /// Serves until [`ReactorMessage::Stop`].
-    pub(super) fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
-        let mut messages = Vec::new();
-        let mut due: Vec<usize> = Vec::new();
-        loop {
-            self.wait(&mut events, !due.is_empty());
-            self.inbox.is_awake.store(true, Ordering::Release);
-            let now = clock::now();
-            let is_socket_event = events.iter().any(|event| event.token().0 >= FIRST_SOCKET && event.token() != WAKE);
-            for event in events.iter().filter(|event| event.token().0 < FIRST_SOCKET) {
-                let index = event.token().0;
-                if let (Some((_, circuit)), true) = (self.circuits.get_mut(index), event.is_read_closed()) {
-                    circuit.peer_has_ended();
+    /// Serves until [`ReactorMessage::Stop`], then closes every circuit, so that the PVs know that no client listens
+    /// any more.
+    pub(super) fn run(self) {
+        let Reactor { event_loop, mut share } = self;
+        event_loop.run(&mut share);
+        share.circuits.drain().for_each(|(_, circuit)| circuit.close());
+    }
+}
+
+impl LoopHandler for ServerShare {
+    type Message = ReactorMessage;
+
+    fn handle(&self) -> &LoopHandle<ReactorMessage> {
+        &self.inbox.handle
+    }
+
+    fn take_message(&mut self, message: ReactorMessage, schedule: &mut Schedule, now: Now) -> ControlFlow<()> {
+        match message {
+            ReactorMessage::Accepted(accepted) => {
+                let (stream, quota) = *accepted;
+                if let Some(index) = self.adopt(stream, quota, now) {
+                    schedule.call_soon(index);
                 }
-                due.push(index);
             }
-            self.serve_sockets(is_socket_event, now);
-            if !self.take_messages(&mut messages, &mut due, now) {
-                return self.stop();
+            ReactorMessage::Posted { circuit, watch } => {
+                if let Some(found) = self.circuit(circuit) {
+                    found.posted(watch);
+                    schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                }
             }
-            self.timers.take_due(now.monotonic, &mut due);
-            due.sort_unstable();
-            due.dedup();
-            let mut again = self.turn_all(&due, now);
-            // Messages caused by the turns themselves, such as completed puts and posts, need no wake-up.
-            let is_running = self.take_messages(&mut messages, &mut again, now);
-            due = again;
-            self.inbox.is_awake.store(false, Ordering::Release);
-            if !lock(&self.inbox.messages).is_empty() {
-                let _ = self.inbox.waker.wake();
+            ReactorMessage::PutDone { circuit, put, result } => {
+                if let Some(found) = self.circuit(circuit) {
+                    found.put_done(put, &result);
+                    schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                }
             }
-            if !is_running {
-                return self.stop();
+            ReactorMessage::CheckRights => {
+                // From now on another signal is another message.
+                self.inbox.checks_rights.store(false, Ordering::Release);
+                for (index, (_, circuit)) in &mut self.circuits {
+                    circuit.check_rights();
+                    schedule.call_soon(index + FIRST_CIRCUIT);
+                }
             }
+            ReactorMessage::Status(answer) => {
+                // The caller may have given up by now.
+                let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
+            }
+            ReactorMessage::Stop => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn read_closed(&mut self, index: usize) {
+        let index = index.checked_sub(FIRST_CIRCUIT);
+        if let Some((_, circuit)) = index.and_then(|index| self.circuits.get_mut(index)) {
+            circuit.peer_has_ended();
         }
     }
 
-    /// Waits for events or the next deadline; if configured, polls for events for a while before it sleeps.
-    fn wait(&mut self, events: &mut Events, has_work: bool) {
-        if !self.spin.is_zero() && !has_work {
-            let start = Instant::now();
-            while start.elapsed() < self.spin && self.timeout(false) != Some(Duration::ZERO) {
-                if self.poll.poll(events, Some(Duration::ZERO)).is_ok() && !events.is_empty() {
-                    return;
-                }
-            }
+    fn turn(&mut self, index: usize, now: Now) -> NextCall {
+        let Some(index) = index.checked_sub(FIRST_CIRCUIT) else {
+            let Some(sockets) = &mut self.sockets else { return NextCall::OnReady };
+            return sockets.turn(&*self.source, &mut self.buffer, now);
+        };
+        let Some((_, circuit)) = self.circuits.get_mut(index) else { return NextCall::OnReady };
+        if let Some(next) = circuit.turn(&*self.source, &mut self.buffer, &self.tally, now) {
+            return next;
         }
-        let timeout = self.timeout(has_work);
-        // An error such as EINTR does not matter: the caller handles whatever is due.
-        let _ = self.poll.poll(events, timeout);
+        let (_, circuit) = self.circuits.remove(index);
+        circuit.log_end(now);
+        circuit.close();
+        NextCall::OnReady
     }
+}
 
-    /// Closes every circuit, so that the PVs know that no client listens any more.
-    fn stop(mut self) {
-        for (_, circuit) in self.circuits.drain() {
-            circuit.close(&self.poll);
-        }
-    }
-
-    /// How long to wait: zero if there is work, otherwise until the next deadline.
-    fn timeout(&self, has_work: bool) -> Option<Duration> {
-        if has_work || self.sockets.as_ref().is_some_and(|sockets| sockets.has_more) {
-            return Some(Duration::ZERO);
-        }
-        let sockets = self.sockets.as_ref().and_then(ServerSockets::deadline);
-        let next = [sockets, self.timers.next()].into_iter().flatten().min()?;
-        Some(next.saturating_duration_since(Instant::now()))
-    }
-
-    /// Handles the messages of other threads; returns false if the server stops.
-    fn take_messages(&mut self, messages: &mut Vec<ReactorMessage>, due: &mut Vec<usize>, now: Now) -> bool {
-        std::mem::swap(messages, &mut lock(&self.inbox.messages));
-        for message in messages.drain(..) {
-            match message {
-                ReactorMessage::Accepted(accepted) => {
-                    let (stream, quota) = *accepted;
-                    due.extend(self.adopt(stream, quota, now));
-                }
-                ReactorMessage::Posted { circuit, watch } => {
-                    if let Some(found) = self.circuit(circuit) {
-                        found.posted(watch);
-                        // Posts of many PVs arrive together; each circuit gets one turn.
-                        if due.last() != Some(&circuit.index) {
-                            due.push(circuit.index);
-                        }
-                    }
-                }
-                ReactorMessage::PutDone { circuit, put, result } => {
-                    if let Some(found) = self.circuit(circuit) {
-                        found.put_done(put, &result);
-                        due.push(circuit.index);
-                    }
-                }
-                ReactorMessage::CheckRights => {
-                    // From now on another signal is another message.
-                    self.inbox.checks_rights.store(false, Ordering::Release);
-                    for (index, (_, circuit)) in &mut self.circuits {
-                        circuit.check_rights();
-                        due.push(index);
-                    }
-                }
-                ReactorMessage::Status(answer) => {
-                    // The caller may have given up by now.
-                    let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
-                }
-                ReactorMessage::Stop => return false,
-            }
-        }
-        true
-    }
-
+impl ServerShare {
     fn circuit(&mut self, key: CircuitKey) -> Option<&mut Circuit> {
         let (generation, circuit) = self.circuits.get_mut(key.index)?;
         (*generation == key.generation).then_some(circuit)
     }
 
-    /// Adds a new client; returns its index.
+    /// Adds a new client; returns its index in the loop.
     fn adopt(&mut self, stream: Arc<TcpStream>, quota: CircuitQuota, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
+        let index = key.index + FIRST_CIRCUIT;
         // If a client cannot be registered, its connection is closed.
-        registered.ok()?;
+        self.inbox.handle.add_socket(index, &stream, Readiness::ReadableOrWritable).ok()?;
         let inbox = self.inbox.clone();
         let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, quota, self.log.clone(), now);
         entry.insert((key.generation, circuit));
-        Some(key.index)
-    }
-
-    /// Gives every due circuit its turn; returns those that need another one at once.
-    fn turn_all(&mut self, due: &[usize], now: Now) -> Vec<usize> {
-        let mut again = Vec::new();
-        for &index in due {
-            let Some((_, circuit)) = self.circuits.get_mut(index) else { continue };
-            match circuit.turn(&*self.source, &mut self.buffer, &self.tally, now) {
-                AfterTurn::Ready => self.timers.clear(index),
-                AfterTurn::By(at) => self.timers.set(index, at),
-                AfterTurn::Again => again.push(index),
-                AfterTurn::Closed => {
-                    self.timers.clear(index);
-                    let (_, circuit) = self.circuits.remove(index);
-                    circuit.log_end(now);
-                    circuit.close(&self.poll);
-                }
-            }
-        }
-        again
-    }
-
-    fn serve_sockets(&mut self, is_readable: bool, now: Now) {
-        let Some(sockets) = &mut self.sockets else { return };
-        if is_readable || sockets.has_more || sockets.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
-            sockets.has_more = false;
-            sockets.accept(now);
-            sockets.answer(&*self.source, &mut self.buffer, now);
-        }
-        sockets.responder.tick(now, &mut sockets.datagrams);
-        sockets.send_beacons(now);
+        Some(index)
     }
 }
 
 impl ServerSockets {
-    fn deadline(&self) -> Option<Instant> {
-        [self.responder.deadline(), self.accepts_again_at].into_iter().flatten().min()
+    /// Accepts clients, answers searches and sends beacons, as many per turn as allowed.
+    fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> NextCall {
+        self.has_more = false;
+        self.accept(now);
+        self.answer(source, buffer, now);
+        self.responder.tick(now, &mut self.datagrams);
+        self.send_beacons(now);
+        if self.has_more {
+            return NextCall::Soon;
+        }
+        let deadlines = [self.responder.deadline(), self.accepts_again_at];
+        deadlines.into_iter().flatten().min().map_or(NextCall::OnReady, NextCall::At)
     }
 
     /// Accepts waiting clients, as many per turn as allowed, and distributes them over the reactors.

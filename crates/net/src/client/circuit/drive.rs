@@ -1,18 +1,14 @@
 //! Driving a circuit, by a blocking caller or by the reactor's turn; see the module comment of `circuit`.
 
-use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::super::reactor::{EventHandler, NextCall};
 use super::super::role::{Reader, Taken};
 use super::{Circuit, CircuitPhase, State};
+use crate::reactor::{EventHandler, NextCall, Readiness};
 use crate::sync::lock;
 use crate::{clock, limit};
 
@@ -30,7 +26,7 @@ impl Circuit {
                     state = self.wait_for_the_reader(state, deadline - now);
                     continue;
                 }
-                Taken::FromReactor => self.deregister(),
+                Taken::FromReactor => self.registration.remove_socket(&self.stream),
                 Taken::FromNone => {}
             }
             state = self.read_until(state, deadline, is_done);
@@ -129,29 +125,18 @@ impl Circuit {
         if state.phase != CircuitPhase::Open || state.lease_is_timed {
             return;
         }
-        if let (Reader::Resting(since), Some(token)) = (state.role.reader(), state.token) {
+        if let Reader::Resting(since) = state.role.reader() {
             state.lease_is_timed = true;
-            self.reactor.call_at(token, since + limit::READER_LEASE);
+            self.registration.call_at(since + limit::READER_LEASE);
         }
     }
 
     /// Registers the socket with the reactor, which is notified at once of data that is already there.
     fn attach(&self, state: &mut State) {
-        match state.token.map(|token| self.register(token)) {
-            Some(Ok(())) => state.role.attached(),
-            Some(Err(_)) => self.close(state, None),
-            None => {}
+        match self.registration.add_socket(&self.stream, Readiness::ReadableOrWritable) {
+            Ok(()) => state.role.attached(),
+            Err(_) => self.close(state, None),
         }
-    }
-
-    pub(super) fn register(&self, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.reactor.registry().register(&mut SourceFd(&self.stream.as_raw_fd()), token, interest)
-    }
-
-    pub(super) fn deregister(&self) {
-        // The socket is registered; if the system disagrees, there is nothing left to undo.
-        let _ = self.reactor.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
     }
 }
 

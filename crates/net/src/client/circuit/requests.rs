@@ -205,9 +205,7 @@ impl Circuit {
         if state.flush_is_requested || std::mem::replace(&mut state.flush_is_timed, true) {
             return;
         }
-        if let Some(token) = state.token {
-            self.reactor.call_at(token, Instant::now() + limit::BURST);
-        }
+        self.registration.call_at(Instant::now() + limit::BURST);
     }
 
     /// A caller waits for an operation without driving the circuit, so the reactor must drive it.
