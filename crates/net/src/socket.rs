@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::event::{PollFd, Timespec};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limit;
@@ -80,6 +81,12 @@ pub fn exclusive_udp(port: u16) -> io::Result<UdpSocket> {
     socket.set_broadcast(true)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
     Ok(socket.into())
+}
+
+/// Waits for one of these sockets; returns how many are ready.
+pub fn wait(sockets: &mut [PollFd<'_>], timeout: Duration) -> rustix::io::Result<usize> {
+    let tv_sec = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    rustix::event::poll(sockets, Some(&Timespec { tv_sec, tv_nsec: i64::from(timeout.subsec_nanos()) }))
 }
 
 /// Whether another socket uses this UDP port.

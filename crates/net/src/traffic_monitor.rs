@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use fodo_ca::search::Datagram;
 pub use fodo_ca::traffic::{ClientTraffic, NameState, NameTraffic, SearchMonitor, ServerTraffic};
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
@@ -16,9 +14,10 @@ use crate::repeater::Repeater;
 use crate::{clock, interfaces, limit, socket};
 
 /// A passive observer of the network with its own sockets. It works on the thread that calls [`TrafficMonitor::run`].
+///
+/// It receives no messages of other threads and has few sockets, so it waits with poll(2) and needs no event loop.
 #[derive(Debug)]
 pub struct TrafficMonitor {
-    poll: Poll,
     search_socket: UdpSocket,
     sockets: Vec<UdpSocket>,
     addresses: AddressList,
@@ -40,13 +39,10 @@ impl TrafficMonitor {
     /// Creates an observer that only searches, at the addresses where a client with this configuration would search by
     /// UDP.
     pub fn searching(config: &ClientConfig) -> io::Result<TrafficMonitor> {
-        let poll = Poll::new()?;
         let search_socket = socket::search_udp(config.multicast_ttl)?;
-        poll.registry().register(&mut SourceFd(&search_socket.as_raw_fd()), Token(0), Interest::READABLE)?;
         let automatic = config.interface_search_port.map_or(InterfaceSelection::No, InterfaceSelection::All);
         let addresses = interfaces::with_loopback_broadcast(&config.search_addresses);
         Ok(TrafficMonitor {
-            poll,
             search_socket,
             sockets: Vec::new(),
             addresses: AddressList::new(&addresses, &config.search_hosts, automatic, Instant::now()),
@@ -83,10 +79,6 @@ impl TrafficMonitor {
             let reason = "no search addresses: EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        for (index, socket) in monitor.sockets.iter().enumerate() {
-            let token = Token(index + 1);
-            monitor.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
-        }
         monitor.registration = config.repeater_port.map(|port| {
             // If this process cannot be the repeater, another program is.
             RegistrationTimer { port, at: Instant::now(), _repeater: Repeater::start(port).ok() }
@@ -117,7 +109,6 @@ impl TrafficMonitor {
     /// Receives and searches until `duration` has passed, or until `is_enough` returns true after a turn.
     pub fn run(&mut self, duration: Duration, mut is_enough: impl FnMut(&SearchMonitor) -> bool) -> io::Result<()> {
         let end = Instant::now() + duration;
-        let mut events = Events::with_capacity(64);
         let mut has_more = true;
         loop {
             self.tick();
@@ -129,10 +120,18 @@ impl TrafficMonitor {
             let due = [self.traffic.deadline(), self.addresses.deadline(), registers_at];
             let next = due.into_iter().flatten().fold(end, Instant::min);
             let wait = if has_more { Duration::ZERO } else { next.saturating_duration_since(now) };
-            match self.poll.poll(&mut events, Some(wait)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => has_more = self.receive(),
-            }
+            self.wait(wait)?;
+            has_more = self.receive();
+        }
+    }
+
+    /// Waits until a datagram is received, at most for this time.
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        let sockets = std::iter::once(&self.search_socket).chain(&self.sockets);
+        let mut descriptors: Vec<PollFd> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        match socket::wait(&mut descriptors, timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -4,13 +4,13 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 
 use super::super::role::{Reader, Taken};
 use super::{Circuit, CircuitPhase, State};
 use crate::reactor::{EventHandler, NextCall, Readiness};
 use crate::sync::lock;
-use crate::{clock, limit};
+use crate::{clock, limit, socket};
 
 impl Circuit {
     /// Blocks until `is_done` or the deadline; reads the circuit if no other thread does.
@@ -92,7 +92,7 @@ impl Circuit {
     pub(super) fn wait_writable(&self, timeout: Duration) {
         let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
         // Ready, timed out or interrupted: the caller checks again.
-        let _ = rustix::event::poll(&mut descriptors, Some(&timespec(timeout)));
+        let _ = socket::wait(&mut descriptors, timeout);
     }
 
     /// Waits for the socket; returns true if there may be something to read.
@@ -105,12 +105,12 @@ impl Circuit {
         if !self.spin.is_zero() {
             let start = Instant::now();
             while start.elapsed() < self.spin.min(timeout) {
-                if let Ok(1..) = rustix::event::poll(&mut descriptors, Some(&timespec(Duration::ZERO))) {
+                if let Ok(1..) = socket::wait(&mut descriptors, Duration::ZERO) {
                     return descriptors[0].revents() != PollFlags::OUT;
                 }
             }
         }
-        match rustix::event::poll(&mut descriptors, Some(&timespec(timeout))) {
+        match socket::wait(&mut descriptors, timeout) {
             Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
             Err(_) => false,
         }
@@ -138,11 +138,6 @@ impl Circuit {
             Err(_) => self.close(state, None),
         }
     }
-}
-
-fn timespec(timeout: Duration) -> Timespec {
-    let tv_sec = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: i64::from(timeout.subsec_nanos()) }
 }
 
 impl EventHandler for Circuit {
