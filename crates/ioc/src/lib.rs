@@ -35,6 +35,7 @@ pub use stats::Surroundings;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
+use fodo_net::reactor::Reactor;
 use fodo_net::reccaster::RecCaster;
 use fodo_net::{
     ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source, SourceChain,
@@ -232,11 +233,13 @@ impl Ioc {
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
         let outside = links.map(|config| LinkClient::start(&driver, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
+        let mut reactor = None;
         let page = self.metrics.map(|(listener, left_out)| {
             let (driver, observer, started) = (driver.clone(), server.observer(), SystemTime::now());
             let metrics = Metrics { driver, observer, n_records, n_omitted, started, left_out };
             let (path, text) = ("/metrics", Box::new(move || metrics.text()));
-            Page::serve(listener, PageConfig { path, content_type: metrics::CONTENT_TYPE, text })
+            let config = PageConfig { path, content_type: metrics::CONTENT_TYPE, text };
+            Page::serve(listener, config, started_reactor(&mut reactor)?)
         });
         let metrics = page.transpose().map_err(IocError::System)?;
         let scans = driver.clone();
@@ -252,6 +255,7 @@ impl Ioc {
             scans,
             metrics,
             reccaster,
+            reactor,
             saver,
             log,
             surroundings,
@@ -259,6 +263,16 @@ impl Ioc {
             address,
         })
     }
+}
+
+/// The reactor of an IOC; starts it on the first call. It is not that of the clients, because a metrics page may wait for
+/// the threads of the server, and links must not be delayed.
+fn started_reactor(reactor: &mut Option<Reactor>) -> std::io::Result<&Reactor> {
+    let started = match reactor.take() {
+        Some(reactor) => reactor,
+        None => Reactor::start("fodo-reports")?,
+    };
+    Ok(reactor.insert(started))
 }
 
 /// A running IOC; dropping it stops it.
@@ -270,6 +284,8 @@ pub struct RunningIoc {
     scans: Option<JoinHandle<()>>,
     metrics: Option<Page>,
     reccaster: Option<RecCaster>,
+    /// Serves the metrics page and the RecSync client; `None` until there is one of them.
+    reactor: Option<Reactor>,
     surroundings: Surroundings,
     /// `None` until something must be saved.
     saver: Option<Saver>,
@@ -295,7 +311,8 @@ impl RunningIoc {
     pub fn announce(&mut self, recsync: RecSyncConfig, log: Log) -> Result<(), IocError> {
         let (port, config) = (recsync.port, recsync.config(self.address));
         let items = recsync.items(self.driver.clone(), &self.surroundings, self.tcp_port());
-        let reccaster = RecCaster::start(config, items, log);
+        let reactor = started_reactor(&mut self.reactor).map_err(IocError::System)?;
+        let reccaster = RecCaster::start(config, items, log, reactor);
         self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
         Ok(())
     }
@@ -357,6 +374,7 @@ impl RunningIoc {
         self.outside.take();
         self.metrics.take();
         self.reccaster.take();
+        self.reactor.take();
         self.server.take();
         self.driver.stop();
         if let Some(scans) = self.scans.take() {

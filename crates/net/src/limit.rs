@@ -231,6 +231,12 @@ pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a message body from a RecCeiver. The known ones have four; unknown ones are skipped.
 pub const RECCASTER_BODY_BYTES: usize = 1024;
 
+/// Bytes read at once from a RecCeiver, which only sends its greeting and pings.
+pub const RECCASTER_READ_BYTES: usize = 1024;
+
+/// Reads from a RecCeiver before other connections have their turn.
+pub const RECCASTER_READS: usize = 64;
+
 /// Bytes that may wait to be sent: a slice, and replies to more pings than a normal server sends in a day.
 pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
 

@@ -1,30 +1,27 @@
 //! One text page over HTTP/1.1, for programs that poll it.
 //!
-//! It is our own and not a library's: it serves one path, keeps no connection open, reads no body and uses one thread.
+//! It is our own and not a library's: it serves one path, keeps no connection open, reads no body and needs no thread.
 //! Any library would need more configuration to leave out its features. Records and Channel Access clients are not
 //! affected: a slow or hostile peer only uses one of a few connections here, and the oldest connection is closed to
 //! make room.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token, Waker};
+use fodo_data::Now;
 
 use crate::limit;
+use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
+use crate::sync::lock;
 
 /// A page that is served until this is dropped.
 #[derive(Debug)]
 pub struct Page {
     address: SocketAddr,
-    is_stopped: Arc<AtomicBool>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    handler: Arc<PageHandler>,
 }
 
 /// The page to serve.
@@ -33,7 +30,7 @@ pub struct PageConfig {
     pub path: &'static str,
     /// Its `Content-Type`.
     pub content_type: &'static str,
-    /// Generates the current page. Called on the page's own thread, at most a few times a second regardless of the
+    /// Generates the current page. Called on the thread of the reactor, at most a few times a second regardless of the
     /// number of requests.
     pub text: Box<dyn FnMut() -> String + Send>,
 }
@@ -44,19 +41,20 @@ impl std::fmt::Debug for PageConfig {
     }
 }
 
-const LISTENER: Token = Token(usize::MAX);
-const STOP: Token = Token(usize::MAX - 1);
-
 impl Page {
-    /// Starts to serve on a separate thread. Fails if the system provides no thread or poller.
-    pub fn serve(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Page> {
-        let server = PageServer::new(listener, config)?;
-        let address = server.listener.local_addr()?;
-        let waker = Waker::new(server.poll.registry(), STOP)?;
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        let stopped = is_stopped.clone();
-        let thread = std::thread::Builder::new().name("fodo-page".into()).spawn(move || server.run(&stopped))?;
-        Ok(Page { address, is_stopped, waker, thread: Some(thread) })
+    /// Starts to serve on the thread of a reactor; `text` may delay the other objects of that reactor. Fails if the
+    /// system refuses to watch the listener.
+    pub fn serve(listener: TcpListener, config: PageConfig, reactor: &Reactor) -> io::Result<Page> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let handler = Arc::new_cyclic(|handler: &Weak<PageHandler>| {
+            PageHandler(Mutex::new(Some(PageServer::new(listener, config, reactor.add(handler.clone())))))
+        });
+        let page = Page { address, handler };
+        if let Some(server) = &*lock(&page.handler.0) {
+            server.registration.add_socket(&server.listener, Readiness::Readable)?;
+        }
+        Ok(page)
     }
 
     /// The address on which it listens.
@@ -67,79 +65,69 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::Release);
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            // If the thread panicked, the panic hook has already reported it on stderr.
-            let _ = thread.join();
-        }
+        // Waits for a turn in progress.
+        lock(&self.handler.0).take();
+    }
+}
+
+/// What the reactor calls. `None` after the page was dropped.
+struct PageHandler(Mutex<Option<PageServer>>);
+
+impl std::fmt::Debug for PageHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageHandler").finish_non_exhaustive()
+    }
+}
+
+impl EventHandler for PageHandler {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
+        lock(&self.0).as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
     }
 }
 
 /// The open connections, and the page that they are sent.
 struct PageServer {
-    poll: Poll,
     listener: TcpListener,
     config: PageConfig,
+    registration: Registration,
     /// The page, and when it was generated.
     made: Option<(Instant, String)>,
     /// The oldest first.
     open: VecDeque<PageConnection>,
-    number: usize,
 }
 
 /// One connection.
 struct PageConnection {
-    number: usize,
     stream: TcpStream,
     since: Instant,
-    state: ConnectionPhase,
+    phase: ConnectionPhase,
 }
 
 /// The state of a connection; the comment of each says what it waits for.
 enum ConnectionPhase {
     /// For the end of the request's header. Holds the bytes received so far.
     Receiving(Vec<u8>),
-    /// For the peer to read this reply. The number counts the bytes sent.
-    Sending(Vec<u8>, usize),
+    /// For the peer to read the rest of this reply.
+    Sending(VecDeque<u8>),
     /// For the peer to close the connection. If it were closed here while the peer still sends, the peer could lose the
     /// end of the page.
     Done,
 }
 
-/// Whether a connection stays open after its turn.
-#[derive(PartialEq, Eq)]
-enum ConnectionState {
-    Open,
-    Closed,
-}
-
 impl PageServer {
-    fn new(listener: std::net::TcpListener, config: PageConfig) -> io::Result<PageServer> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
-        let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        Ok(PageServer { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
+    fn new(listener: TcpListener, config: PageConfig, registration: Registration) -> PageServer {
+        PageServer { listener, config, registration, made: None, open: VecDeque::new() }
     }
 
-    fn run(mut self, is_stopped: &AtomicBool) {
-        let mut events = Events::with_capacity(limit::PAGE_CONNECTIONS + 2);
-        while !is_stopped.load(Ordering::Acquire) {
-            let oldest = self.open.front().map(|connection| connection.since + limit::PAGE_CONNECTION_TIME);
-            let timeout = oldest.map(|due| due.saturating_duration_since(Instant::now()));
-            // An error such as EINTR does not matter: whatever is due is handled below.
-            let _ = self.poll.poll(&mut events, timeout);
-            let now = Instant::now();
-            for event in &events {
-                match event.token() {
-                    LISTENER => self.accept(now),
-                    STOP => {}
-                    Token(number) => self.serve(number, now),
-                }
-            }
-            self.close_expired(now);
+    fn turn(&mut self, now: Instant) -> NextCall {
+        let has_more = self.accept(now);
+        let PageServer { open, config, made, .. } = self;
+        open.retain_mut(|connection| connection.turn(|request| answer(request, config, made, now)).is_ok());
+        self.close_expired(now);
+        match (has_more, self.open.front()) {
+            (true, _) => NextCall::Soon,
+            (false, Some(oldest)) => NextCall::At(oldest.since + limit::PAGE_CONNECTION_TIME),
+            (false, None) => NextCall::OnReady,
         }
     }
 
@@ -150,91 +138,57 @@ impl PageServer {
         }
     }
 
-    /// Accepts all waiting connections; if there are too many, closes the oldest.
-    fn accept(&mut self, now: Instant) {
+    /// Accepts waiting connections, and closes the oldest if there are too many. Returns true if there may be more.
+    fn accept(&mut self, now: Instant) -> bool {
         for _ in 0..limit::PAGE_ACCEPTS {
-            let mut stream = match self.listener.accept() {
+            let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 // No connection waits, or no descriptors are left; then waiting ones are accepted with the next one.
-                Err(_) => return,
+                Err(_) => return false,
             };
-            let number = self.number;
-            self.number = (self.number + 1) % STOP.0;
-            if self
-                .poll
-                .registry()
-                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
-                .is_ok()
-            {
-                self.open.push_back(PageConnection {
-                    number,
-                    stream,
-                    since: now,
-                    state: ConnectionPhase::Receiving(Vec::new()),
-                });
+            let is_added = stream.set_nonblocking(true).is_ok()
+                && self.registration.add_socket(&stream, Readiness::ReadableOrWritable).is_ok();
+            if is_added {
+                let phase = ConnectionPhase::Receiving(Vec::new());
+                self.open.push_back(PageConnection { stream, since: now, phase });
             }
             if self.open.len() > limit::PAGE_CONNECTIONS {
                 self.open.pop_front();
             }
         }
-        // The poller does not report connections that still wait; registering again makes it report them.
-        let registry = self.poll.registry();
-        // If it fails they wait for the next connection.
-        let _ = registry.reregister(&mut self.listener, LISTENER, Interest::READABLE);
-    }
-
-    fn serve(&mut self, number: usize, now: Instant) {
-        let Some(index) = self.open.iter().position(|connection| connection.number == number) else { return };
-        let (config, made) = (&mut self.config, &mut self.made);
-        let Some(connection) = self.open.get_mut(index) else { return };
-        if connection.turn(|request| answer(request, config, made, now)) == ConnectionState::Closed {
-            self.open.remove(index);
-        }
+        true
     }
 }
 
 impl PageConnection {
-    /// Continues as far as possible without blocking.
-    fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> ConnectionState {
+    /// Continues as far as possible without blocking. Fails if the connection has ended.
+    fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> io::Result<()> {
+        let mut buffer = [0; 1024];
         loop {
-            match &mut self.state {
+            match &mut self.phase {
                 ConnectionPhase::Receiving(request) => {
-                    let mut buffer = [0; 1024];
-                    match self.stream.read(&mut buffer) {
-                        Ok(0) => return ConnectionState::Closed,
-                        Ok(n) => request.extend(buffer.iter().take(n)),
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                        Err(_) => return ConnectionState::Closed,
-                    }
+                    let Some(n) = read(&self.stream, &mut buffer)? else { return Ok(()) };
+                    request.extend(buffer.iter().take(n));
                     if let Some(answer) = answer(request) {
-                        self.state = ConnectionPhase::Sending(answer, 0);
+                        self.phase = ConnectionPhase::Sending(answer.into());
                     }
                 }
-                ConnectionPhase::Sending(bytes, n_sent) => {
-                    match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
-                        Ok(n) => {
-                            *n_sent += n;
-                            if *n_sent >= bytes.len() {
-                                if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
-                                    return ConnectionState::Closed;
-                                }
-                                self.state = ConnectionPhase::Done;
-                            }
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(_) => return ConnectionState::Closed,
+                ConnectionPhase::Sending(bytes) => {
+                    if flush(&self.stream, bytes)? != WriteOutcome::All {
+                        return Ok(());
                     }
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.phase = ConnectionPhase::Done;
                 }
-                ConnectionPhase::Done => match self.stream.read(&mut [0; 1024]) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ConnectionState::Open,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Whatever else it sends is not a reason to stay open.
-                    _ => return ConnectionState::Closed,
-                },
+                ConnectionPhase::Done => {
+                    return match read(&self.stream, &mut buffer)? {
+                        None => Ok(()),
+                        // Whatever else it sends is not a reason to stay open.
+                        Some(_) => Err(io::ErrorKind::InvalidData.into()),
+                    };
+                }
             }
         }
     }
@@ -316,18 +270,20 @@ mod tests {
 
     #[test]
     fn a_page_connection_closes_on_expiry_or_when_there_are_too_many() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let text = Box::new(String::new);
-        let mut server = PageServer::new(listener, PageConfig { path: "/", content_type: "", text }).unwrap();
+        let config = PageConfig { path: "/", content_type: "", text: Box::new(String::new) };
+        listener.set_nonblocking(true).unwrap();
+        let reactor = Reactor::start("page").unwrap();
+        let mut server = PageServer::new(listener, config, reactor.add(Weak::<PageHandler>::new()));
         let start = Instant::now();
-        let _silent: Vec<_> =
-            (0..=limit::PAGE_CONNECTIONS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let silent: Vec<_> = (0..=limit::PAGE_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
 
         // It accepts a limited number each time.
-        (0..2).for_each(|_| server.accept(start));
-        let numbers: Vec<usize> = server.open.iter().map(|connection| connection.number).collect();
-        assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_CONNECTIONS), "the oldest has made room");
+        assert!(server.accept(start) && !server.accept(start));
+        let open = server.open.iter().map(|connection| connection.stream.peer_addr().unwrap());
+        let expected = silent[1..].iter().map(|stream| stream.local_addr().unwrap());
+        assert!(open.eq(expected), "the oldest has made room");
 
         server.close_expired(start + limit::PAGE_CONNECTION_TIME);
         assert!(server.open.is_empty());

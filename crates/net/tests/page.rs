@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fodo_net::reactor::Reactor;
 use fodo_net::{Page, PageConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-fn serve(text: impl FnMut() -> String + Send + 'static) -> Page {
+/// A page, and the reactor that serves it.
+fn serve(text: impl FnMut() -> String + Send + 'static) -> (Page, Reactor) {
+    let reactor = Reactor::start("page").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (content_type, text) = ("text/plain; version=0.0.4", Box::new(text));
-    Page::serve(listener, PageConfig { path: "/metrics", content_type, text }).unwrap()
+    let page = Page::serve(listener, PageConfig { path: "/metrics", content_type, text }, &reactor).unwrap();
+    (page, reactor)
 }
 
 fn connect(page: &Page) -> TcpStream {
@@ -35,7 +39,7 @@ fn answer(page: &Page, request: &[u8]) -> String {
 
 #[test]
 fn a_page_is_served_complete_with_its_type_and_length() {
-    let page = serve(|| "a 1\n".repeat(100_000));
+    let (page, _reactor) = serve(|| "a 1\n".repeat(100_000));
 
     let answer = answer(&page, REQUEST);
 
@@ -49,7 +53,7 @@ fn a_page_is_served_complete_with_its_type_and_length() {
 
 #[test]
 fn a_head_request_gets_no_body_and_other_requests_are_rejected() {
-    let page = serve(|| "a 1\n".to_owned());
+    let (page, _reactor) = serve(|| "a 1\n".to_owned());
 
     let begins = |request: &str, status: &str| {
         let answer = answer(&page, request.as_bytes());
@@ -68,7 +72,7 @@ fn a_head_request_gets_no_body_and_other_requests_are_rejected() {
 
 #[test]
 fn silent_or_non_reading_peers_do_not_block_other_page_requests() {
-    let page = serve(|| "a 1\n".repeat(2_000_000));
+    let (page, _reactor) = serve(|| "a 1\n".repeat(2_000_000));
     let silent: Vec<TcpStream> = (0..40).map(|_| connect(&page)).collect();
     let mut deaf: Vec<TcpStream> = (0..20).map(|_| connect(&page)).collect();
     // Connections that were already closed to make room may fail here.
@@ -84,7 +88,7 @@ fn silent_or_non_reading_peers_do_not_block_other_page_requests() {
 fn frequent_page_requests_are_served_from_a_cache() {
     let n_made = Arc::new(AtomicU32::new(0));
     let made = n_made.clone();
-    let page = serve(move || format!("a {}\n", made.fetch_add(1, Ordering::Relaxed)));
+    let (page, _reactor) = serve(move || format!("a {}\n", made.fetch_add(1, Ordering::Relaxed)));
     let start = Instant::now();
 
     (0..200).for_each(|_| assert!(answer(&page, REQUEST).contains("\r\n\r\na ")));
@@ -95,7 +99,7 @@ fn frequent_page_requests_are_served_from_a_cache() {
 
 #[test]
 fn dropping_a_page_server_closes_its_port() {
-    let page = serve(String::new);
+    let (page, _reactor) = serve(String::new);
     let address = page.address();
 
     drop(page);

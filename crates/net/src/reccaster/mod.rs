@@ -2,26 +2,28 @@
 //! ChannelFinder.
 //!
 //! A RecCeiver announces itself by UDP broadcasts. This client connects to it, sends its records, and answers pings as
-//! long as the RecCeiver runs. One thread does that, independently of the server.
+//! long as the RecCeiver runs. A reactor does that, independently of the server.
 
 pub mod machine;
 mod message;
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex, Weak};
 
-use mio::net::{TcpStream, UdpSocket};
-use mio::{Events, Interest, Poll, Token, Waker};
+use fodo_data::Now;
 
 pub use self::machine::RecSyncTimeouts;
 use self::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput};
+use crate::limit;
 use crate::log::{Level, Log};
-use crate::{clock, limit, socket};
+use crate::reactor::{
+    ConnectProgress, EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, connect, connect_progress,
+    flush, read, shared_udp,
+};
+use crate::sync::lock;
 
 /// One item of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub enum RecSyncItem {
 /// All items of the report, variables first.
 pub type RecSyncItems = Box<dyn Iterator<Item = RecSyncItem> + Send>;
 
-/// Creates the items for each server. Called on the RecSync thread; the items are taken as fast as a server reads.
+/// Creates the items for each server. Called on the thread of the reactor; the items are taken as fast as a server reads.
 pub type ItemSource = Box<dyn Fn() -> RecSyncItems + Send>;
 
 /// Where announcements are received, and the timeouts.
@@ -70,53 +72,55 @@ pub struct RecCasterConfig {
 
 /// A client of RecSync that runs until it is dropped.
 #[derive(Debug)]
-pub struct RecCaster {
-    is_stopped: Arc<AtomicBool>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
-}
-
-const ANNOUNCEMENTS: Token = Token(0);
-const CONNECTION: Token = Token(1);
-const STOP: Token = Token(2);
+pub struct RecCaster(Arc<RecCasterHandler>);
 
 impl RecCaster {
-    /// Starts to listen on a separate thread. Fails if the port cannot be bound; several programs of a host can share
-    /// it if all permit that.
-    pub fn start(config: RecCasterConfig, items: ItemSource, log: Log) -> io::Result<RecCaster> {
-        let mut announcements = UdpSocket::from_std(socket::shared_udp(config.interface, config.port)?);
-        let poll = Poll::new()?;
-        poll.registry().register(&mut announcements, ANNOUNCEMENTS, Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), STOP)?;
-        let is_stopped = Arc::new(AtomicBool::new(false));
+    /// Starts to listen on the thread of a reactor. Fails if the port cannot be bound; several programs of a host can
+    /// share it if all permit that.
+    pub fn start(config: RecCasterConfig, items: ItemSource, log: Log, reactor: &Reactor) -> io::Result<RecCaster> {
+        let announcements = shared_udp(config.interface, config.port)?;
         let machine = RecCasterMachine::new(items, config.timeouts, RandomState::new().hash_one(std::process::id()));
-        let caster =
-            RecCasterThread { machine, poll, announcements, has_more: false, connection: None, server: None, log };
-        let stopped = is_stopped.clone();
-        let thread = std::thread::Builder::new().name("fodo-reccaster".into()).spawn(move || caster.run(&stopped))?;
-        Ok(RecCaster { is_stopped, waker, thread: Some(thread) })
+        let handler = Arc::new_cyclic(|handler: &Weak<RecCasterHandler>| {
+            let registration = reactor.add(handler.clone());
+            let sockets =
+                RecCasterSockets { machine, registration, announcements, connection: None, server: None, log };
+            RecCasterHandler(Mutex::new(Some(sockets)))
+        });
+        let caster = RecCaster(handler);
+        if let Some(sockets) = &*lock(&caster.0.0) {
+            sockets.registration.add_socket(&sockets.announcements, Readiness::Readable)?;
+        }
+        Ok(caster)
     }
 }
 
 impl Drop for RecCaster {
     fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::Release);
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            // If the thread panicked, the panic hook has already reported it on stderr.
-            let _ = thread.join();
-        }
+        // Waits for a turn in progress.
+        lock(&self.0.0).take();
+    }
+}
+
+/// What the reactor calls. `None` after the client was dropped.
+struct RecCasterHandler(Mutex<Option<RecCasterSockets>>);
+
+impl std::fmt::Debug for RecCasterHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecCasterHandler").finish_non_exhaustive()
+    }
+}
+
+impl EventHandler for RecCasterHandler {
+    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
+        lock(&self.0).as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
     }
 }
 
 /// The state machine with its sockets.
-struct RecCasterThread {
+struct RecCasterSockets {
     machine: RecCasterMachine,
-    poll: Poll,
+    registration: Registration,
     announcements: UdpSocket,
-    /// Whether datagrams were left in the socket, which the poller does not report again.
-    has_more: bool,
     connection: Option<Connection>,
     /// The current or last server.
     server: Option<SocketAddr>,
@@ -126,102 +130,94 @@ struct RecCasterThread {
 struct Connection {
     stream: TcpStream,
     is_open: bool,
-    unsent: Vec<u8>,
+    unsent: VecDeque<u8>,
 }
 
-impl RecCasterThread {
-    fn run(mut self, is_stopped: &AtomicBool) {
-        let mut events = Events::with_capacity(8);
-        while !is_stopped.load(Ordering::Acquire) {
-            let deadline = if self.has_more { Some(Instant::now()) } else { self.machine.deadline() };
-            let timeout = deadline.map(|due| due.saturating_duration_since(Instant::now()));
-            // An error such as EINTR does not matter: whatever is due is handled below.
-            let _ = self.poll.poll(&mut events, timeout);
-            if self.has_more || events.iter().any(|event| event.token() == ANNOUNCEMENTS) {
-                self.receive_datagrams();
-            }
-            if events.iter().any(|event| event.token() == CONNECTION) {
-                self.serve_connection();
-            }
-            self.handle(RecSyncInput::Tick);
+impl RecCasterSockets {
+    fn turn(&mut self, now: Now) -> NextCall {
+        let has_datagrams = self.receive_datagrams(now);
+        let has_bytes = self.serve_connection(now);
+        self.handle(RecSyncInput::Tick, now);
+        if has_datagrams || has_bytes {
+            return NextCall::Soon;
         }
+        self.machine.deadline().map_or(NextCall::OnReady, NextCall::At)
     }
 
-    /// Handles a limited number of waiting datagrams.
-    fn receive_datagrams(&mut self) {
+    /// Handles a limited number of waiting datagrams; returns true if there may be more.
+    fn receive_datagrams(&mut self, now: Now) -> bool {
         let mut datagram = [0; limit::RECCASTER_DATAGRAM_BYTES];
-        self.has_more = true;
         for _ in 0..limit::RECCASTER_DATAGRAMS {
             match self.announcements.recv_from(&mut datagram) {
-                Ok((n, from)) => self.handle(RecSyncInput::Datagram(datagram.get(..n).unwrap_or_default(), from)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.has_more = false;
-                    return;
-                }
+                Ok((n, from)) => self.handle(RecSyncInput::Datagram(datagram.get(..n).unwrap_or_default(), from), now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // Like a lost datagram.
                 Err(_) => {}
             }
         }
+        true
     }
 
-    /// Continues with the connection as far as possible without blocking.
-    fn serve_connection(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
+    /// Continues with the connection as far as possible without blocking; returns true if there may be more to read.
+    fn serve_connection(&mut self, now: Now) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
         if !connection.is_open {
-            match (connection.stream.take_error(), connection.stream.peer_addr()) {
-                (Ok(None), Ok(_)) => connection.is_open = true,
-                // The connection is not yet established.
-                (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
-                _ => return self.close(),
+            match connect_progress(&connection.stream) {
+                Ok(ConnectProgress::Established) => connection.is_open = true,
+                Ok(ConnectProgress::Pending) => return false,
+                Err(_) => {
+                    self.close(now);
+                    return false;
+                }
             }
-            self.handle(RecSyncInput::Connected);
+            self.handle(RecSyncInput::Connected, now);
         }
-        self.receive();
-        self.send();
+        let has_more = self.receive(now);
+        self.send(now);
+        has_more
     }
 
-    fn receive(&mut self) {
-        let mut bytes = [0; 1024];
-        while let Some(connection) = &mut self.connection {
-            match connection.stream.read(&mut bytes) {
-                Ok(0) => return self.close(),
-                Ok(n) => self.handle(RecSyncInput::Received(bytes.get(..n).unwrap_or_default())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.close(),
+    /// Handles a limited number of received bytes; returns true if there may be more.
+    fn receive(&mut self, now: Now) -> bool {
+        let mut bytes = [0; limit::RECCASTER_READ_BYTES];
+        for _ in 0..limit::RECCASTER_READS {
+            let Some(connection) = &self.connection else { return false };
+            match read(&connection.stream, &mut bytes) {
+                Ok(Some(n)) => self.handle(RecSyncInput::Received(bytes.get(..n).unwrap_or_default()), now),
+                Ok(None) => return false,
+                Err(_) => {
+                    self.close(now);
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// Sends pending bytes; notifies the machine when all are sent.
-    fn send(&mut self) {
-        while let Some(connection) = self.connection.as_mut().filter(|connection| !connection.unsent.is_empty()) {
-            match connection.stream.write(&connection.unsent) {
-                Ok(n) => {
-                    connection.unsent.drain(..n);
-                    if connection.unsent.is_empty() {
-                        self.handle(RecSyncInput::Drained);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.close(),
-            }
+    fn send(&mut self, now: Now) {
+        let Some(connection) = self.connection.as_mut().filter(|connection| !connection.unsent.is_empty()) else {
+            return;
+        };
+        match flush(&connection.stream, &mut connection.unsent) {
+            Ok(WriteOutcome::All) => self.handle(RecSyncInput::Drained, now),
+            Ok(WriteOutcome::SocketIsFull | WriteOutcome::Enough) => {}
+            Err(_) => self.close(now),
         }
     }
 
     /// The connection has ended.
-    fn close(&mut self) {
+    fn close(&mut self, now: Now) {
         self.connection = None;
-        self.handle(RecSyncInput::Closed);
+        self.handle(RecSyncInput::Closed, now);
     }
 
     /// Passes an input to the machine and performs its actions.
-    fn handle(&mut self, input: RecSyncInput<'_>) {
+    fn handle(&mut self, input: RecSyncInput<'_>, now: Now) {
         let mut out = Out::default();
-        self.machine.handle(input, Instant::now(), &mut out);
+        self.machine.handle(input, now.monotonic, &mut out);
         if let Some(event) = out.event {
-            self.log_event(event);
+            self.log_event(event, now);
         }
         if out.close {
             self.connection = None;
@@ -230,33 +226,33 @@ impl RecCasterThread {
             self.server = Some(server);
             match self.connect(server) {
                 Ok(connection) => self.connection = Some(connection),
-                Err(_) => return self.close(),
+                Err(_) => return self.close(now),
             }
         }
         // A peer that sends pings and reads no replies is disconnected before the queue exceeds its limit.
         let Some(connection) = &mut self.connection else { return };
         if connection.unsent.len() + out.send.len() > limit::RECCASTER_UNSENT_BYTES {
-            return self.close();
+            return self.close(now);
         }
         let is_new = connection.unsent.is_empty() && !out.send.is_empty();
         connection.unsent.extend(out.send);
         if is_new {
-            self.send();
+            self.send(now);
         }
     }
 
     fn connect(&self, server: SocketAddr) -> io::Result<Connection> {
-        let mut stream = TcpStream::from_std(socket::connect(server)?);
-        self.poll.registry().register(&mut stream, CONNECTION, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Connection { stream, is_open: false, unsent: Vec::new() })
+        let stream = connect(server)?;
+        self.registration.add_socket(&stream, Readiness::ReadableOrWritable)?;
+        Ok(Connection { stream, is_open: false, unsent: VecDeque::new() })
     }
 
-    fn log_event(&self, event: RecSyncEvent) {
+    fn log_event(&self, event: RecSyncEvent, now: Now) {
         let (level, what) = match event {
             RecSyncEvent::Announced => (Level::Info, "a RecCeiver knows all records".to_owned()),
             RecSyncEvent::Disconnected => (Level::Info, "a RecCeiver has disconnected".to_owned()),
             RecSyncEvent::Failed(why) => (Level::Warning, format!("cannot send the records to a RecCeiver: {why}")),
         };
-        self.log.write(level, &what, self.server, None, clock::now());
+        self.log.write(level, &what, self.server, None, now);
     }
 }
