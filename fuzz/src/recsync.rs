@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_net::reccaster::machine::{Out, RecCasterMachine, RecSyncInput};
-use fodo_net::reccaster::{ItemSource, RecSyncItem, RecSyncTimeouts};
+use fodo_ioc::reccaster::machine::{Out, RecCasterMachine, RecSyncInput};
+use fodo_ioc::reccaster::{ItemSource, RecSyncItem, RecSyncTimeouts};
 
 /// More than fit in one slice.
 const RECORDS: usize = 600;

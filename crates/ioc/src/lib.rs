@@ -12,8 +12,9 @@ mod link_client;
 mod metrics;
 mod names;
 mod printable;
+pub mod process;
 mod pv;
-mod reccaster;
+pub mod reccaster;
 pub mod shell;
 mod site;
 mod stats;
@@ -28,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 pub use access_control::{Policy, PutCallback, PutEvent};
-pub use metrics::CountMissingPuts;
+pub use metrics::{CountMissingPuts, Page, PageConfig};
 pub use printable::printable;
 pub use reccaster::RecSyncConfig;
 pub use stats::Surroundings;
@@ -36,16 +37,14 @@ pub use stats::Surroundings;
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::reactor::Reactor;
-use fodo_net::reccaster::RecCaster;
-use fodo_net::{
-    ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source, SourceChain,
-};
+use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, ServerError, Source, SourceChain};
 
 use crate::access_control::{AccessControl, Rules};
 use crate::autosave::saver::Saver;
 use crate::driver::DatabaseDriver;
 use crate::link_client::LinkClient;
 use crate::metrics::Metrics;
+use crate::reccaster::RecCaster;
 use crate::stats::IocStats;
 
 /// Why an IOC cannot start.

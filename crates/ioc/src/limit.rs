@@ -78,3 +78,68 @@ pub const PROGRAM_PERIOD: Duration = Duration::from_millis(50);
 
 /// How long output is still printed after a program has ended, when a background process of it keeps printing.
 pub const PROGRAM_LAST_OUTPUT: Duration = Duration::from_secs(2);
+
+/// Concurrent connections to a page: two programs that scrape, a person, and some that hang.
+pub const PAGE_CONNECTIONS: usize = 16;
+
+/// Maximum duration of a connection, whatever its peer does: programs that scrape give up after ten seconds themselves.
+pub const PAGE_CONNECTION_TIME: Duration = Duration::from_secs(10);
+
+/// New connections accepted before the others are served.
+pub const PAGE_ACCEPTS: usize = 16;
+
+/// Bytes of a request: several times what browsers send.
+pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
+
+/// How long a page is reused before it is generated again, so that constant requests cost the server little.
+pub const PAGE_KEPT: Duration = Duration::from_millis(200);
+
+/// Bytes of records that are sent to a RecCeiver at once: about two hundred records.
+pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
+
+/// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
+pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
+
+/// Bytes of a message body from a RecCeiver. The known ones have four; unknown ones are skipped.
+pub const RECCASTER_BODY_BYTES: usize = 1024;
+
+/// Bytes read at once from a RecCeiver, which only sends its greeting and pings.
+pub const RECCASTER_READ_BYTES: usize = 1024;
+
+/// Reads from a RecCeiver before other connections have their turn.
+pub const RECCASTER_READS: usize = 64;
+
+/// Bytes that may wait to be sent: a slice, and replies to more pings than a normal server sends in a day.
+pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
+
+/// How long announcements are ignored after a failure, multiplied by the number of consecutive failures, as in recsync.
+pub const RECCASTER_REST: Duration = Duration::from_secs(5);
+
+/// Maximum of the configured times for a RecCeiver: longer would be practically never.
+pub const RECCASTER_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Consecutive failures that are counted; from then on it retries about every minute.
+pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
+
+/// Datagrams handled in one turn.
+pub const RECCASTER_DATAGRAMS: usize = 64;
+
+/// Bytes read of a datagram: an announcement has sixteen.
+pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that loses a factor would admit, or refuse, what its reason mentions.
+    #[test]
+    fn limits_have_room_for_what_their_reasons_name() {
+        for (what, limit, least) in [
+            ("what browsers send, several times", PAGE_REQUEST_BYTES, 4 * 1500),
+            ("some two hundred records of 60 bytes", RECCASTER_SLICE_BYTES, 200 * 60),
+            ("several slices", RECCASTER_UNSENT_BYTES, 4 * RECCASTER_SLICE_BYTES),
+        ] {
+            assert!(limit >= least, "{limit} has no room for {what}, {least}");
+        }
+    }
+}

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fodo_data::{Meta, Value};
-use fodo_net::process::{self, HostFacts, ProcessFacts};
+use fodo_net::process::host_name;
 use fodo_net::{ClientStatus, PvTable, SharedPv};
 use jiff::Zoned;
+
+use crate::process::{self, HostFacts, ProcessFacts};
 
 /// The version that an IOC reports in place of the version of EPICS Base.
 pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
@@ -102,7 +104,7 @@ impl IocStats {
         stats.post("RECORD_CNT", n_records as f64);
         stats.post("LOAD_ERROR_CNT", n_omitted as f64);
         stats.post("PROCESS_ID", f64::from(std::process::id()));
-        stats.post("PARENT_ID", process::parent().map_or(f64::NAN, f64::from));
+        stats.post("PARENT_ID", f64::from(std::os::unix::process::parent_id()));
         stats
     }
 
@@ -187,7 +189,7 @@ fn texts(surroundings: &Surroundings) -> [(&'static str, String); 12] {
         ("STARTTOD", time_of_day()),
         ("TOD", time_of_day()),
         ("UPTIME", up_time(Duration::ZERO)),
-        ("HOSTNAME", part(&process::host_name(), 0)),
+        ("HOSTNAME", part(&host_name(), 0)),
         ("KERNEL_VERS", part(&process::kernel(), 0)),
         ("EPICS_VERS", part(VERSION, 0)),
         ("ENGINEER", part(surroundings.variable("ENGINEER"), 0)),

@@ -190,10 +190,8 @@ mod event_loop;
 mod interfaces;
 mod limit;
 pub mod log;
-mod page;
 pub mod process;
 pub mod reactor;
-pub mod reccaster;
 mod repeater;
 pub mod server;
 mod socket;
@@ -214,7 +212,6 @@ pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
-pub use page::{Page, PageConfig};
 pub use repeater::Repeater;
 pub use server::{
     ChannelAccessPv, ClientStatus, Completion, DeferredPut, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, PvTable,

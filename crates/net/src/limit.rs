@@ -207,54 +207,6 @@ pub const STATUS_BYTES: usize = 256 * 1024;
 /// Characters shown of a user's or host's name.
 pub const STATUS_NAME_CHARS: usize = 64;
 
-/// Concurrent connections to a page: two programs that scrape, a person, and some that hang.
-pub const PAGE_CONNECTIONS: usize = 16;
-
-/// Maximum duration of a connection, whatever its peer does: programs that scrape give up after ten seconds themselves.
-pub const PAGE_CONNECTION_TIME: Duration = Duration::from_secs(10);
-
-/// New connections accepted before the others are served.
-pub const PAGE_ACCEPTS: usize = 16;
-
-/// Bytes of a request: several times what browsers send.
-pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
-
-/// How long a page is reused before it is generated again, so that constant requests cost the server little.
-pub const PAGE_KEPT: Duration = Duration::from_millis(200);
-
-/// Bytes of records that are sent to a RecCeiver at once: about two hundred records.
-pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
-
-/// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
-pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
-
-/// Bytes of a message body from a RecCeiver. The known ones have four; unknown ones are skipped.
-pub const RECCASTER_BODY_BYTES: usize = 1024;
-
-/// Bytes read at once from a RecCeiver, which only sends its greeting and pings.
-pub const RECCASTER_READ_BYTES: usize = 1024;
-
-/// Reads from a RecCeiver before other connections have their turn.
-pub const RECCASTER_READS: usize = 64;
-
-/// Bytes that may wait to be sent: a slice, and replies to more pings than a normal server sends in a day.
-pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
-
-/// How long announcements are ignored after a failure, multiplied by the number of consecutive failures, as in recsync.
-pub const RECCASTER_REST: Duration = Duration::from_secs(5);
-
-/// Maximum of the configured times for a RecCeiver: longer would be practically never.
-pub const RECCASTER_WAIT_MAX: Duration = Duration::from_secs(3600);
-
-/// Consecutive failures that are counted; from then on it retries about every minute.
-pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
-
-/// Datagrams handled in one turn.
-pub const RECCASTER_DATAGRAMS: usize = 64;
-
-/// Bytes read of a datagram: an announcement has sixteen.
-pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
-
 /// Posts kept for the subscriptions of a `SharedPv`, so that short pulses are not lost when the server is briefly busy.
 pub const SCALAR_POSTS: usize = 8;
 
@@ -318,9 +270,6 @@ mod tests {
             ("a thousand searches for a name server", NAME_SERVER_BYTES, 1000 * search_bytes),
             ("an image of forty megabytes", MONITOR_QUEUE_BYTES, 40_000_000),
             ("the status of a thousand clients", STATUS_BYTES, 1000 * 200),
-            ("what browsers send, several times", PAGE_REQUEST_BYTES, 4 * 1500),
-            ("some two hundred records of 60 bytes", RECCASTER_SLICE_BYTES, 200 * 60),
-            ("several slices", RECCASTER_UNSENT_BYTES, 4 * RECCASTER_SLICE_BYTES),
             ("two circuits that hold as much as one may", HOST_BYTES, 2 * fodo_ca::limit::HELD_BYTES),
             ("more circuits than programs run on a host", HOST_CIRCUITS, 10_000),
             ("a piece of requests and the buffers of the system", CIRCUIT_BYTES, 4 * REQUEST_PIECE_BYTES),

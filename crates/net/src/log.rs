@@ -77,7 +77,8 @@ impl Log {
         }
     }
 
-    pub(crate) fn write(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
+    /// Logs a line about a peer or a PV, unless the same text about the same host was logged within the last minute.
+    pub fn write(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
         if level > self.level {
             return;
         }

@@ -11,7 +11,7 @@ use fodo_data::{Meta, Reading, Value};
 
 use super::observer::{ClientStatus, Observer, ServerCounts, host_with_most_unused_clients};
 use super::{PvTable, SharedPv};
-use crate::process::{ProcessFacts, cpu_used};
+use crate::process::{cpu_used, resident_bytes};
 use crate::{clock, limit};
 
 /// Refreshes some PVs from the status of the server.
@@ -153,7 +153,7 @@ impl Totals {
             counts.flawed as f64,
             counts.evicted as f64,
             cpu.percent(),
-            ProcessFacts::now().resident_bytes.map_or(f64::NAN, |bytes| bytes as f64),
+            resident_bytes().map_or(f64::NAN, |bytes| bytes as f64),
         ])
     }
 }

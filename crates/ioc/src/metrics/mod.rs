@@ -1,14 +1,17 @@
 //! The metrics of an IOC in the text format of Prometheus.
 
+mod page;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fodo_net::process::ProcessFacts;
 use fodo_net::{ClientStatus, Observer, host_with_most_unused_clients};
 
+pub use self::page::{Page, PageConfig};
 use crate::driver::DatabaseDriver;
+use crate::process::ProcessFacts;
 
 /// The content type of the Prometheus exposition format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -8,14 +8,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use fodo_data::Now;
+use fodo_net::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
 
 use crate::limit;
-use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
-use crate::sync::lock;
 
 /// A page that is served until this is dropped.
 #[derive(Debug)]
@@ -51,7 +50,7 @@ impl Page {
             PageHandler(Mutex::new(Some(PageServer::new(listener, config, reactor.add(handler.clone())))))
         });
         let page = Page { address, handler };
-        if let Some(server) = &*lock(&page.handler.0) {
+        if let Some(server) = &*page.handler.lock() {
             server.registration.add_socket(&server.listener, Readiness::Readable)?;
         }
         Ok(page)
@@ -66,12 +65,18 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         // Waits for a turn in progress.
-        lock(&self.handler.0).take();
+        self.handler.lock().take();
     }
 }
 
 /// What the reactor calls. `None` after the page was dropped.
 struct PageHandler(Mutex<Option<PageServer>>);
+
+impl PageHandler {
+    fn lock(&self) -> MutexGuard<'_, Option<PageServer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl std::fmt::Debug for PageHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -81,7 +86,7 @@ impl std::fmt::Debug for PageHandler {
 
 impl EventHandler for PageHandler {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        lock(&self.0).as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
+        self.lock().as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fodo_ioc::{Page, PageConfig};
 use fodo_net::reactor::Reactor;
-use fodo_net::{Page, PageConfig};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";

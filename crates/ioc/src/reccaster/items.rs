@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fodo_data::{Scalar, Text};
 use fodo_net::process;
-use fodo_net::reccaster::{ItemSource, RecCasterConfig, RecSyncItem, RecSyncItems, RecSyncTimeouts};
 
+use super::{ItemSource, RecCasterConfig, RecSyncItem, RecSyncItems, RecSyncTimeouts};
 use crate::driver::DatabaseDriver;
 use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};

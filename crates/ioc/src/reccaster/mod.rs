@@ -4,6 +4,7 @@
 //! A RecCeiver announces itself by UDP broadcasts. This client connects to it, sends its records, and answers pings as
 //! long as the RecCeiver runs. A reactor does that, independently of the server.
 
+mod items;
 pub mod machine;
 mod message;
 
@@ -11,19 +12,19 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use fodo_data::Now;
-
-pub use self::machine::RecSyncTimeouts;
-use self::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput};
-use crate::limit;
-use crate::log::{Level, Log};
-use crate::reactor::{
+use fodo_net::log::{Level, Log};
+use fodo_net::reactor::{
     ConnectProgress, EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, connect, connect_progress,
     flush, read, shared_udp,
 };
-use crate::sync::lock;
+
+pub use self::items::RecSyncConfig;
+pub use self::machine::RecSyncTimeouts;
+use self::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput};
+use crate::limit;
 
 /// One item of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl RecCaster {
             RecCasterHandler(Mutex::new(Some(sockets)))
         });
         let caster = RecCaster(handler);
-        if let Some(sockets) = &*lock(&caster.0.0) {
+        if let Some(sockets) = &*caster.0.lock() {
             sockets.registration.add_socket(&sockets.announcements, Readiness::Readable)?;
         }
         Ok(caster)
@@ -97,12 +98,18 @@ impl RecCaster {
 impl Drop for RecCaster {
     fn drop(&mut self) {
         // Waits for a turn in progress.
-        lock(&self.0.0).take();
+        self.0.lock().take();
     }
 }
 
 /// What the reactor calls. `None` after the client was dropped.
 struct RecCasterHandler(Mutex<Option<RecCasterSockets>>);
+
+impl RecCasterHandler {
+    fn lock(&self) -> MutexGuard<'_, Option<RecCasterSockets>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl std::fmt::Debug for RecCasterHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -112,7 +119,7 @@ impl std::fmt::Debug for RecCasterHandler {
 
 impl EventHandler for RecCasterHandler {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        lock(&self.0).as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
+        self.lock().as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
     }
 }
 
