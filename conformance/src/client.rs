@@ -184,7 +184,7 @@ struct PeerClient {
 }
 
 impl PeerClient {
-    fn ask(&mut self, request: Json, timeout: Duration) -> Result<Json, TestFailure> {
+    fn exchange(&mut self, request: Json, timeout: Duration) -> Result<Json, TestFailure> {
         self.process.write_line(&request.to_string())?;
         // Libraries print lines of their own; answers are the JSON lines.
         let line = self.process.wait_for_line_starting("{", timeout + GRACE)?;
@@ -199,7 +199,7 @@ impl PeerClient {
 impl Client for PeerClient {
     fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
-        let answer = self.ask(json!({ "do": "connect", "pv": pv, "timeout": timeout.as_secs() }), timeout)?;
+        let answer = self.exchange(json!({ "do": "connect", "pv": pv, "timeout": timeout.as_secs() }), timeout)?;
         Ok(ChannelProperties {
             kind: answer["kind"].as_str().unwrap_or_default().to_string(),
             count: answer["count"].as_u64().unwrap_or_default(),
@@ -216,36 +216,36 @@ impl Client for PeerClient {
         };
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "get", "pv": pv, "shape": shape, "timeout": timeout.as_secs() });
-        Ok(sample(&self.ask(request, timeout)?))
+        Ok(sample(&self.exchange(request, timeout)?))
     }
 
     fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "put", "pv": pv, "value": value, "wait": wait, "timeout": timeout.as_secs() });
-        self.ask(request, timeout).map(|_| ())
+        self.exchange(request, timeout).map(|_| ())
     }
 
     fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request =
             json!({ "do": "put_pattern", "pv": pv, "first": first, "count": count, "timeout": timeout.as_secs() });
-        self.ask(request, timeout).map(|_| ())
+        self.exchange(request, timeout).map(|_| ())
     }
 
     fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, TestFailure> {
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "monitor", "pv": pv, "mask": mask.0, "timeout": timeout.as_secs() });
-        let answer = self.ask(request, timeout)?;
+        let answer = self.exchange(request, timeout)?;
         answer["monitor"].as_u64().map(|n| n as usize).ok_or_else(|| format!("{answer}"))
     }
 
     fn end_monitors(&mut self) -> Result<(), TestFailure> {
-        self.ask(json!({ "do": "end_monitors" }), OPERATION_DURATION_MAX).map(|_| ())
+        self.exchange(json!({ "do": "end_monitors" }), OPERATION_DURATION_MAX).map(|_| ())
     }
 
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, TestFailure> {
         let request = json!({ "do": "take", "monitor": monitor, "count": count, "timeout": timeout.as_secs_f64() });
-        let answer = self.ask(request, timeout)?;
+        let answer = self.exchange(request, timeout)?;
         Ok(answer["updates"].as_array().into_iter().flatten().map(sample).collect())
     }
 }

@@ -137,7 +137,7 @@ pub const ROWS: &[ScenarioRow] = &[
             ),
         ],
     },
-    ScenarioRow { title: "access rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
+    ScenarioRow { title: "access rights", run: Run::Meet(life::rights_are_reported_and_kept), exceptions: &[] },
     ScenarioRow {
         title: "fifty counters at 10 Hz for ten seconds, without a gap",
         run: Run::Meet(scenario::counters_at_10_hz_leave_no_gap),

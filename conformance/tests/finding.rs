@@ -200,8 +200,8 @@ fn an_interface_added_after_the_client_starts_is_searched() {
     assert!(printed.contains("one") && printed.contains("11"), "{printed}");
 }
 
-/// Sets up a host 10.9.0.1 with servers, and another host on which `asks` searches only at that address.
-fn asked_from_another_host(servers: &str, asks: &str) -> Option<String> {
+/// Sets up a host 10.9.0.1 with servers, and another host on which `commands` search only at that address.
+fn output_on_another_host(servers: &str, commands: &str) -> Option<String> {
     printed_alone(&format!(
         "{ALONE}
         ip link add here0 type veth peer name there0
@@ -213,7 +213,7 @@ fn asked_from_another_host(servers: &str, asks: &str) -> Option<String> {
         until ip link set there0 up 2> /dev/null; do sleep 0.02; done
         ip link set lo up; ip address add 10.9.0.2/24 broadcast 10.9.0.255 dev there0
         export EPICS_CA_ADDR_LIST=10.9.0.1 EPICS_CA_AUTO_ADDR_LIST=NO
-        {asks}
+        {commands}
 end
         unshare --net bash -eu there.sh & there=$!
         until_line is there
@@ -229,9 +229,9 @@ fn a_unicast_search_from_another_host_finds_all_servers_of_a_host() {
     let fodo = |name| format!("fodo ioc {name}.db > log{name} & until_line log{name} '^fodo ioc: serving'");
     let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");
     for servers in [[fodo("one"), fodo("three"), softioc.clone()], [softioc.clone(), fodo("one"), fodo("three")]] {
-        let asks =
+        let commands =
             format!("fodo get one two three; {python} -c \"{PYEPICS_GET}\" one; {python} -c \"{PYEPICS_GET}\" two");
-        let Some(printed) = asked_from_another_host(&servers.join("\n"), &asks) else { return };
+        let Some(printed) = output_on_another_host(&servers.join("\n"), &commands) else { return };
 
         for value in ["11", "22", "33"] {
             assert!(printed.lines().take(3).any(|line| line.split_whitespace().nth(1) == Some(value)), "{printed}");

@@ -17,7 +17,7 @@ const TESTS: [Test; 9] = [
     ),
     (
         "searches_keep_the_cap_and_a_server_elsewhere_is_not_asked",
-        searches_keep_the_cap_and_a_server_elsewhere_is_not_asked,
+        searches_keep_the_cap_and_a_server_elsewhere_is_not_searched,
     ),
     ("no_put_reaches_a_plant_without_the_word_for_it", no_put_reaches_a_plant_without_the_word_for_it),
     ("an_interrupted_run_shows_what_there_is", an_interrupted_run_shows_what_there_is),
@@ -116,7 +116,7 @@ fn nothing_is_sent_beyond_loopback_without_the_word_for_it() {
     assert!(listener.recv_from(&mut [0; 100]).is_err());
 }
 
-fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
+fn searches_keep_the_cap_and_a_server_elsewhere_is_not_searched() {
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let search = listener.local_addr().unwrap().to_string();

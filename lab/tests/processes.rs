@@ -62,18 +62,18 @@ fn start(words: &[&str]) -> (Lab, ChildStdin, impl Iterator<Item = String> + use
 fn a_driver_speaks_the_protocol_line_by_line() {
     let (_server, _open, mut output) = start(&["worker", "serve-raw", "127.0.0.1"]);
     let port = output.next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).expect("the server's port");
-    let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &format!("127.0.0.1:{port}")]);
+    let (_driver, mut requests, mut answers) = start(&["worker", "drive-raw", &format!("127.0.0.1:{port}")]);
     let hello = answers.next();
-    let mut ask = |text: &str| -> Value {
-        writeln!(asks, "{text}").expect("the driver accepts requests");
+    let mut exchange = |text: &str| -> Value {
+        writeln!(requests, "{text}").expect("the driver accepts requests");
         serde_json::from_str(&answers.next().expect("an answer")).expect("an answer is JSON")
     };
 
     let hello = hello.expect("the driver sends a greeting");
-    let opened = ask(r#"{"open":{"pv":"any","n_channels":3}}"#);
-    let scalars = ask(r#"{"get_scalars":{"n":10}}"#);
-    let moved = ask(r#"{"move_array":{"n_elements":5000,"salt":7,"n_gets":2}}"#);
-    let nonsense = ask("nonsense");
+    let opened = exchange(r#"{"open":{"pv":"any","n_channels":3}}"#);
+    let scalars = exchange(r#"{"get_scalars":{"n":10}}"#);
+    let moved = exchange(r#"{"move_array":{"n_elements":5000,"salt":7,"n_gets":2}}"#);
+    let nonsense = exchange("nonsense");
 
     assert!(hello.contains("\"client\":\"raw socket\""), "{hello}");
     assert_eq!(opened["opened"]["n_channels"], json!(3));

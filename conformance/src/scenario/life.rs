@@ -108,7 +108,7 @@ pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &T
 }
 
 /// A PV that this user may not write is reported as not writable, can be read, and rejects puts.
-pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
+pub fn rights_are_reported_and_kept(client: &mut dyn Client, server: &TestServer) -> Result<(), TestFailure> {
     let pv = server.pv("locked");
     expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
     let open = server.pv("longout");

@@ -52,7 +52,7 @@ pub const FAULTS: [Fault; 16] = [
             hostile.send_datagram(&bytes);
         }
     }),
-    ("a delay below the clock's resolution", ask_for_no_delay),
+    ("a delay below the clock's resolution", set_delay_to_almost_zero),
     ("half-sent puts", |hostile| {
         let raw = hostile.with_channel("f:huge");
         hostile.hold(half_sent(raw, HALF_SENT_BYTES));
@@ -159,7 +159,7 @@ fn change_bytes(hostile: &mut Hostile<'_>) {
 }
 
 /// Puts without completion to fields of a record that switches itself off after zero time.
-fn ask_for_no_delay(hostile: &mut Hostile<'_>) {
+fn set_delay_to_almost_zero(hostile: &mut Hostile<'_>) {
     let mut raw = hostile.with_channel("f:loop.HIGH");
     raw.say(&[create(1, "f:loop.PROC")]);
     raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));

@@ -109,9 +109,9 @@ pub enum DisconnectReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
     /// Any byte, until this time; then an echo request is sent.
-    Heard(Instant),
+    Active(Instant),
     /// The reply to the echo request, until this time.
-    Asked(Instant),
+    Probed(Instant),
     /// Any byte, for as long as TCP keeps the connection.
     Silent,
 }
@@ -165,7 +165,7 @@ impl Circuit {
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
         };
-        let liveness = Liveness::Heard(now.monotonic + config.echo_after);
+        let liveness = Liveness::Active(now.monotonic + config.echo_after);
         Circuit { framer: Framer::default(), inner, liveness, create_until: None, echo_after: config.echo_after }
     }
 
@@ -242,7 +242,7 @@ impl Circuit {
         if self.liveness == Liveness::Silent {
             listener.event(Event::Responsive);
         }
-        self.liveness = Liveness::Heard(now.monotonic + self.echo_after);
+        self.liveness = Liveness::Active(now.monotonic + self.echo_after);
         let mut dispatcher = Dispatcher { inner: &mut self.inner, listener };
         if let Err(reason) = self.framer.feed(bytes, now, &mut dispatcher) {
             dispatcher.close(reason);
@@ -258,11 +258,11 @@ impl Circuit {
             return;
         }
         match self.liveness {
-            Liveness::Heard(until) if now.monotonic >= until => {
+            Liveness::Active(until) if now.monotonic >= until => {
                 self.inner.outbox.push(|bytes| Request::Echo {}.encode(bytes));
-                self.liveness = Liveness::Asked(now.monotonic + limit::ECHO_TIMEOUT);
+                self.liveness = Liveness::Probed(now.monotonic + limit::ECHO_TIMEOUT);
             }
-            Liveness::Asked(until) if now.monotonic >= until => {
+            Liveness::Probed(until) if now.monotonic >= until => {
                 self.liveness = Liveness::Silent;
                 events.push(Event::Unresponsive);
             }
@@ -278,7 +278,7 @@ impl Circuit {
     pub fn deadline(&self) -> Option<Instant> {
         let liveness = match self.liveness {
             _ if self.inner.is_closed => return None,
-            Liveness::Heard(until) | Liveness::Asked(until) => Some(until),
+            Liveness::Active(until) | Liveness::Probed(until) => Some(until),
             Liveness::Silent => None,
         };
         match (liveness, self.create_until) {

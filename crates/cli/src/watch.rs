@@ -39,7 +39,7 @@ type ToLookAt = Arc<Mutex<Vec<usize>>>;
 /// Monitored PVs. The request depends on the kind of a PV, so a subscription starts when its channel is active, and is
 /// replaced when the PV reconnects with another kind.
 pub struct PvMonitors<'a> {
-    ask: Box<dyn Fn(&ChannelFacts) -> MonitorOptions + 'a>,
+    options_for: Box<dyn Fn(&ChannelFacts) -> MonitorOptions + 'a>,
     pvs: Vec<MonitoredPv>,
     to_look_at: ToLookAt,
     failure: Option<Error>,
@@ -62,13 +62,13 @@ impl<'a> PvMonitors<'a> {
     pub fn start(
         names: &[String],
         text: impl Fn(&Notice) -> Option<String> + Send + 'static,
-        ask: impl Fn(&ChannelFacts) -> MonitorOptions + 'a,
+        options_for: impl Fn(&ChannelFacts) -> MonitorOptions + 'a,
     ) -> Result<PvMonitors<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         crate::notices::print(&context, text).map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(limit::HAPPENINGS);
         let mut watch = PvMonitors {
-            ask: Box::new(ask),
+            options_for: Box::new(options_for),
             pvs: Vec::with_capacity(names.len()),
             to_look_at: ToLookAt::default(),
             failure: None,
@@ -132,7 +132,7 @@ impl<'a> PvMonitors<'a> {
                 StreamMessage::Look => {}
                 StreamMessage::Happened(happening) => {
                     if let WatchEvent::Event(pv, MonitorEvent::Connected(facts)) = &happening {
-                        self.ask_again(*pv, facts.clone());
+                        self.subscribe_if_changed(*pv, facts.clone());
                     }
                     return Some(happening);
                 }
@@ -171,7 +171,7 @@ impl<'a> PvMonitors<'a> {
     }
 
     fn subscribe(&mut self, pv: usize, facts: &ChannelFacts) {
-        let options = (self.ask)(facts);
+        let options = (self.options_for)(facts);
         let sender = self.sender.clone();
         let Some(watched) = self.pvs.get_mut(pv) else { return };
         if let Some(monitor) = watched.monitor.take() {
@@ -189,7 +189,7 @@ impl<'a> PvMonitors<'a> {
     }
 
     /// Subscribes again if a PV has reconnected with another kind.
-    fn ask_again(&mut self, pv: usize, facts: ChannelFacts) {
+    fn subscribe_if_changed(&mut self, pv: usize, facts: ChannelFacts) {
         let has_changed = self.pvs.get(pv).is_some_and(|watched| watched.kind.is_some_and(|kind| kind != facts.kind));
         if has_changed {
             self.subscribe(pv, &facts);

@@ -310,13 +310,13 @@ fn dbcar_shows_external_links_with_their_server() {
     let lines = Lines::of(child.stdout.take().unwrap());
     lines.next();
 
-    let mut ask = || {
+    let mut report_links = || {
         child.stdin.as_mut().unwrap().write_all(b"dbcar \"\" 2\n").unwrap();
         let line = lines.next();
         assert!(lines.next().starts_with("1 links lead to other IOCs"));
         line
     };
-    let line = std::iter::repeat_with(&mut ask).find(|line| !line.contains("not connected")).unwrap();
+    let line = std::iter::repeat_with(&mut report_links).find(|line| !line.contains("not connected")).unwrap();
 
     assert!(line.starts_with(&format!("near.INP \"far NPP NMS\": connected to {address}, lost 0 times")), "{line}");
     [child, far].into_iter().for_each(assert_serves_until_a_signal);

@@ -172,8 +172,8 @@ impl DriverProcess {
     }
 
     /// Sends a request and waits at most `cap` for the answer; after a timeout the driver cannot be used any more.
-    pub fn request(&mut self, ask: &DriverRequest, cap: Duration) -> Result<DriverReply, DriverFailure> {
-        let line = serde_json::to_string(ask).map_err(|why| DriverFailure::Protocol { line: why.to_string() })?;
+    pub fn request(&mut self, request: &DriverRequest, cap: Duration) -> Result<DriverReply, DriverFailure> {
+        let line = serde_json::to_string(request).map_err(|why| DriverFailure::Protocol { line: why.to_string() })?;
         self.process.write_line(&line)?;
         match self.process.wait_for(cap, |line| serde_json::from_str(line).ok())? {
             DriverReply::Failed(failure) => Err(failure),

@@ -49,9 +49,9 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
     };
     print(serde_json::to_string(&hello))?;
-    for ask in &asks(client, n) {
-        let answer = conversation.request(ask, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
-        print(serde_json::to_string(&TrialLine { asked: ask, answer: &answer }))?;
+    for request in &asks(client, n) {
+        let answer = conversation.request(request, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
+        print(serde_json::to_string(&TrialLine { asked: request, answer: &answer }))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Memory of idle channels and subscriptions.
 
 use super::{
-    ANSWER_MAX, LoadReply, LoadRequest, ask, counts, start_client, start_server, tallied, unavailable, unexpected,
+    ANSWER_MAX, LoadReply, LoadRequest, counts, exchange, start_client, start_server, tallied, unavailable, unexpected,
 };
 use crate::driver::DriverFailure;
 use crate::placement::{CpuChoice, Placement};
@@ -26,15 +26,15 @@ pub fn run(n: u32, n_pvs: u32, placement: Placement, seats: &CpuChoice) -> Resul
     let mut server = start_server(n_pvs, seats, ports)?;
     let mut client = start_client(None, placement, seats, ports)?;
     // The first channel creates sockets, threads and buffers, which are not counted.
-    ask(&mut client, &LoadRequest::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
+    exchange(&mut client, &LoadRequest::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
     let (client_0, server_0) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
-    let answer = ask(&mut client, &LoadRequest::Connect { n_channels: n, n_pvs }, ANSWER_MAX)?;
+    let answer = exchange(&mut client, &LoadRequest::Connect { n_channels: n, n_pvs }, ANSWER_MAX)?;
     let LoadReply::Connected { n_channels, usage } = answer else { return Err(unexpected(&answer)) };
     if n_channels != u64::from(n) + 1 {
         return Err(DriverFailure::WrongCount { n: n_channels as usize, expected: n as usize + 1 });
     }
     let (client_1, server_1) = (usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
-    ask(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: n.div_ceil(n_pvs) }, ANSWER_MAX)?;
+    exchange(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: n.div_ceil(n_pvs) }, ANSWER_MAX)?;
     let (client_2, server_2) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
     let n_subscriptions = f64::from(n.div_ceil(n_pvs) * n_pvs);
     let each = |after: u64, before: u64, n: f64| after.saturating_sub(before) as f64 / n;

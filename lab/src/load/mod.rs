@@ -161,7 +161,7 @@ impl FanOut {
         port: u16,
     ) -> Result<LoadOutcome, DriverFailure> {
         let watch = LoadRequest::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
-        ask(client, &watch, ANSWER_MAX)?;
+        exchange(client, &watch, ANSWER_MAX)?;
         let warm_up = self.warm_up(server, client)?;
         let counted = self.count(server, client, port)?;
         Ok(LoadOutcome { warm_up, ..counted })
@@ -175,7 +175,7 @@ impl FanOut {
         }
         let round = self.duration.mul_f64(WARM_UP_LOAD_SHARE);
         let mut produce = || {
-            ask(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
+            exchange(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
             let produced = self.produce(server, round)?;
             let settled = settle(server, client, produced.n_updates, self.incomplete_after())?;
             Ok(settled.client.latencies.median().unwrap_or(0.0))
@@ -187,7 +187,7 @@ impl FanOut {
         let period = Duration::from_secs_f64(1.0 / self.rate_hz);
         let n_rounds = (duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
         let produce = LoadRequest::Produce { period_ns: period.as_nanos() as u64, n_rounds };
-        match ask(server, &produce, duration * 10 + ANSWER_MAX)? {
+        match exchange(server, &produce, duration * 10 + ANSWER_MAX)? {
             LoadReply::Produced { n_posts, late_max_ns } => {
                 Ok(Produced { n_updates: n_posts * u64::from(self.n_subscriptions), late_max_ns })
             }
@@ -201,7 +201,7 @@ impl FanOut {
         client: &mut ChildProcess,
         port: u16,
     ) -> Result<LoadOutcome, DriverFailure> {
-        ask(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
+        exchange(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
         let (before, server_before) = counts(server)?;
         let client_before = tallied(client)?.usage;
         let traffic_before = CircuitTraffic::of_port(port);
@@ -405,14 +405,14 @@ fn settle(
 }
 
 fn counts(server: &mut ChildProcess) -> Result<((u64, u64), Usage), DriverFailure> {
-    match ask(server, &LoadRequest::Count {}, ANSWER_MAX)? {
+    match exchange(server, &LoadRequest::Count {}, ANSWER_MAX)? {
         LoadReply::Counts { sent, merged, usage } => Ok(((sent, merged), usage)),
         other => Err(unexpected(&other)),
     }
 }
 
 fn tallied(client: &mut ChildProcess) -> Result<Tallied, DriverFailure> {
-    match ask(client, &LoadRequest::Count {}, ANSWER_MAX)? {
+    match exchange(client, &LoadRequest::Count {}, ANSWER_MAX)? {
         LoadReply::Tallied { sums, merged, received, latencies, usage } => {
             let usage = if usage == Usage::default() { Usage::of_process(&client.number()) } else { usage };
             Ok(Tallied { sums, merged, received, latencies: Latencies::of_counts(&latencies), usage })
@@ -446,7 +446,11 @@ fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> R
     Ok(process)
 }
 
-fn ask(process: &mut ChildProcess, question: &LoadRequest, patience: Duration) -> Result<LoadReply, DriverFailure> {
+fn exchange(
+    process: &mut ChildProcess,
+    question: &LoadRequest,
+    patience: Duration,
+) -> Result<LoadReply, DriverFailure> {
     let line = serde_json::to_string(question).map_err(|error| DriverFailure::Protocol { line: error.to_string() })?;
     process.write_line(&line)?;
     match process.wait_for(patience, |line| serde_json::from_str(line).ok())? {

@@ -52,7 +52,7 @@ pub fn produce(n_pvs: u32, numbers: NumberEncoding, double: Option<Misbehavior>,
             generator.scans.push(context.channel(&name).map_err(std::io::Error::other)?);
         }
     }
-    converse(|ask| match ask {
+    converse(|request| match request {
         LoadRequest::Produce { period_ns, n_rounds } => {
             let period = Duration::from_nanos(period_ns);
             let produced = match numbers {

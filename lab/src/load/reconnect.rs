@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ANSWER_MAX, LoadReply, LoadRequest, ask, start_client, start_server, unavailable, unexpected};
+use super::{ANSWER_MAX, LoadReply, LoadRequest, exchange, start_client, start_server, unavailable, unexpected};
 use crate::driver::DriverFailure;
 use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
@@ -29,13 +29,14 @@ pub fn run(
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let server = start_server(n_pvs, seats, ports)?;
     let mut client = start_client(None, placement, seats, ports)?;
-    ask(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
+    exchange(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
     drop(server);
-    ask(&mut client, &LoadRequest::Restart {}, ANSWER_MAX)?;
+    exchange(&mut client, &LoadRequest::Restart {}, ANSWER_MAX)?;
     std::thread::sleep(down);
     let _server = start_server(n_pvs, seats, ports)?;
     let listens_unix_ns = unix_ns();
-    let answer = ask(&mut client, &LoadRequest::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
+    let answer =
+        exchange(&mut client, &LoadRequest::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
     let LoadReply::Fresh { first_unix_ns, all_unix_ns } = answer else { return Err(unexpected(&answer)) };
     // An update may arrive before the server's ready line is read.
     let since = |unix_ns: u64| Duration::from_nanos(unix_ns.saturating_sub(listens_unix_ns));

@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
-use super::{ANSWER_MAX, FanOut, LoadOutcome, LoadRequest, ask, start_client, start_server, unavailable};
+use super::{ANSWER_MAX, FanOut, LoadOutcome, LoadRequest, exchange, start_client, start_server, unavailable};
 use crate::driver::DriverFailure;
 use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
@@ -37,7 +37,7 @@ fn beside(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<Load
     let mut live = start_client(load.double, placement, seats, ports)?;
     let mut stalled = start_client(None, placement, seats, ports)?;
     let watch = LoadRequest::Watch { n_pvs: load.n_pvs, n_subscriptions: load.n_subscriptions };
-    ask(&mut stalled, &watch, ANSWER_MAX)?;
+    exchange(&mut stalled, &watch, ANSWER_MAX)?;
     let stop =
         |signal| kill_process(stalled.id(), signal).map_err(|why| unavailable("the stalled client", &why.into()));
     stop(Signal::STOP)?;

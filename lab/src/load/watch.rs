@@ -39,8 +39,8 @@ const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
 /// Subscribes and counts until the end of its input.
 pub fn watch(client: impl UpdateWatcher, book: UpdateLog) -> std::io::Result<()> {
     let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
-    converse(|ask| {
-        let reply = match ask {
+    converse(|request| {
+        let reply = match request {
             LoadRequest::Watch { n_pvs, n_subscriptions } => watcher.watch(n_pvs, n_subscriptions),
             LoadRequest::Restart {} => Ok(watcher.restart()),
             LoadRequest::Count {} => Ok(watcher.tallied()),

@@ -129,7 +129,7 @@ pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
     let counters = LoadPvs::new(n_pvs);
     let server = Server::start(ServerConfig { port, ..ServerConfig::isolated() }, counters.table())
         .map_err(std::io::Error::other)?;
-    converse(|ask| match ask {
+    converse(|request| match request {
         LoadRequest::Produce { period_ns, n_rounds } => {
             let kept = counters.produce(Duration::from_nanos(period_ns), n_rounds);
             LoadReply::Produced { n_posts: kept.n_posts, late_max_ns: kept.late_max.as_nanos() as u64 }
@@ -148,7 +148,7 @@ pub(super) fn converse(mut answer: impl FnMut(LoadRequest) -> LoadReply) -> std:
     for line in stdin().lock().lines() {
         let line = line?;
         let reply = match serde_json::from_str(&line) {
-            Ok(ask) => answer(ask),
+            Ok(request) => answer(request),
             Err(error) => LoadReply::Failed { why: format!("invalid request: {error}") },
         };
         let mut out = stdout().lock();

@@ -118,7 +118,8 @@ fn survey(
     result: &mut ResultFile,
 ) -> Result<(), String> {
     let (client, caps) = (link.client.clone(), words.caps);
-    let PlantReply::Connected(found) = link.ask(&PlantRequest::Connect { pvs: words.against.clone() }, is_over)? else {
+    let PlantReply::Connected(found) = link.exchange(&PlantRequest::Connect { pvs: words.against.clone() }, is_over)?
+    else {
         return Err(unexpected());
     };
     result.rows.extend(found.iter().map(|found| rows::connected(&client, found)));
@@ -127,22 +128,22 @@ fn survey(
     if there.is_empty() {
         return Ok(());
     }
-    let answer = link.ask(&PlantRequest::ConnectAtOnce {}, is_over)?;
+    let answer = link.exchange(&PlantRequest::ConnectAtOnce {}, is_over)?;
     result.rows.push(at_once("A2 connect at once", &client, answer)?);
     for found in there {
-        let answer = link.ask(&PlantRequest::Get { pv: found.pv.clone(), n: n_gets }, is_over);
+        let answer = link.exchange(&PlantRequest::Get { pv: found.pv.clone(), n: n_gets }, is_over);
         result.rows.push(got(&client, found, answer)?);
         if caps.allow_puts {
-            let answer = link.ask(&PlantRequest::PutBack { pv: found.pv.clone(), n: n_gets }, is_over);
+            let answer = link.exchange(&PlantRequest::PutBack { pv: found.pv.clone(), n: n_gets }, is_over);
             result.rows.push(put_back(&client, found, answer)?);
         }
         if is_over() {
             return Err("interrupted".into());
         }
     }
-    let answer = link.ask(&PlantRequest::GetAtOnce {}, is_over)?;
+    let answer = link.exchange(&PlantRequest::GetAtOnce {}, is_over)?;
     result.rows.push(at_once("A4 get at once", &client, answer)?);
-    let PlantReply::Subscribed(firsts) = link.ask(&PlantRequest::Subscribe {}, is_over)? else {
+    let PlantReply::Subscribed(firsts) = link.exchange(&PlantRequest::Subscribe {}, is_over)? else {
         return Err(unexpected());
     };
     result.rows.extend(firsts.iter().map(|first| rows::first(&client, first)));
@@ -201,8 +202,8 @@ fn watch(links: &mut [WorkerConnection], seconds: f64, is_over: &dyn Fn() -> boo
     }
     let start = unix_ns() + HEAD_START_NS;
     for (link, offset, _) in &mut ready {
-        let ask = PlantRequest::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
-        if let Err(why) = link.send(&ask) {
+        let request = PlantRequest::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
+        if let Err(why) = link.send(&request) {
             failed(result, &link.client, why);
         }
     }

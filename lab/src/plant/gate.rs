@@ -98,7 +98,7 @@ fn forward_searches(
         let Ok((n, from)) = inner.recv_from(&mut buffer) else { continue };
         for (command, header, payload) in messages(buffer.get(..n).unwrap_or_default()) {
             let name = payload.split(|byte| *byte == 0).next().unwrap_or_default();
-            if command != SEARCH || !may_ask(names, name, from, limiter, targets.len()) {
+            if command != SEARCH || !may_search(names, name, from, limiter, targets.len()) {
                 continue;
             }
             let datagram = [&VERSION, header, payload].concat();
@@ -110,7 +110,7 @@ fn forward_searches(
     }
 }
 
-fn may_ask(names: &Mutex<AllowedNames>, name: &[u8], from: SocketAddr, limiter: &RateLimiter, cost: usize) -> bool {
+fn may_search(names: &Mutex<AllowedNames>, name: &[u8], from: SocketAddr, limiter: &RateLimiter, cost: usize) -> bool {
     {
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(paid) = names.paid.get_mut(name) else { return false };

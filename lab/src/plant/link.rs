@@ -76,14 +76,14 @@ impl WorkerConnection {
     }
 
     /// Sends a request and waits for the answer until `is_over` returns true.
-    pub fn ask(&mut self, ask: &PlantRequest, is_over: &dyn Fn() -> bool) -> Result<PlantReply, String> {
-        self.send(ask)?;
+    pub fn exchange(&mut self, request: &PlantRequest, is_over: &dyn Fn() -> bool) -> Result<PlantReply, String> {
+        self.send(request)?;
         self.answer(is_over)
     }
 
     /// Sends a request.
-    pub fn send(&mut self, ask: &PlantRequest) -> Result<(), String> {
-        let line = serde_json::to_string(ask).map_err(|why| why.to_string())? + "\n";
+    pub fn send(&mut self, request: &PlantRequest) -> Result<(), String> {
+        let line = serde_json::to_string(request).map_err(|why| why.to_string())? + "\n";
         let written = match &mut self.stream {
             WorkerStream::Here(stream) => stream.write_all(line.as_bytes()),
             WorkerStream::There(stream) => stream.write_all(line.as_bytes()),
@@ -111,7 +111,7 @@ impl WorkerConnection {
         let mut best = (0, u64::MAX);
         for _round in 0..CLOCK_ROUNDS {
             let before = unix_ns();
-            let PlantReply::Clock { unix_ns: theirs } = self.ask(&PlantRequest::Clock {}, is_over)? else {
+            let PlantReply::Clock { unix_ns: theirs } = self.exchange(&PlantRequest::Clock {}, is_over)? else {
                 return Err("unexpected answer from the worker to a clock request".into());
             };
             let after = unix_ns();

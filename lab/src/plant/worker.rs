@@ -38,7 +38,7 @@ pub fn run(search: Vec<SocketAddr>, caps: RunLimits) -> std::io::Result<()> {
     });
     for line in asks {
         let answer = match serde_json::from_str(&line) {
-            Ok(ask) => worker.answer(ask).unwrap_or_else(|why| PlantReply::Failed { why }),
+            Ok(request) => worker.answer(request).unwrap_or_else(|why| PlantReply::Failed { why }),
             Err(why) => PlantReply::Failed { why: why.to_string() },
         };
         let mut output = std::io::stdout().lock();
@@ -74,8 +74,8 @@ struct PlantWorker {
 }
 
 impl PlantWorker {
-    fn answer(&mut self, ask: PlantRequest) -> Result<PlantReply, String> {
-        match ask {
+    fn answer(&mut self, request: PlantRequest) -> Result<PlantReply, String> {
+        match request {
             PlantRequest::Clock {} => Ok(PlantReply::Clock { unix_ns: unix_ns() }),
             PlantRequest::Connect { pvs } => self.connect(&pvs),
             PlantRequest::ConnectAtOnce {} => self.connect_at_once(),

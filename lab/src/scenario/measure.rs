@@ -89,8 +89,8 @@ impl DriverTaskRunner {
         }
     }
 
-    fn ask(&mut self, ask: &DriverRequest, deadline: Instant) -> Result<DriverReply, DriverFailure> {
-        self.conversation.request(ask, deadline.saturating_duration_since(Instant::now()))
+    fn exchange(&mut self, request: &DriverRequest, deadline: Instant) -> Result<DriverReply, DriverFailure> {
+        self.conversation.request(request, deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Opens channels unless they are open. Returns the PV's maximum element count.
@@ -98,7 +98,7 @@ impl DriverTaskRunner {
         if let Some((_, _, n_elements)) = self.opened.filter(|(name, n, _)| (*name, *n) == (pv, n_channels)) {
             return Ok(n_elements);
         }
-        match self.ask(&DriverRequest::Open { pv: pv.into(), n_channels }, deadline)? {
+        match self.exchange(&DriverRequest::Open { pv: pv.into(), n_channels }, deadline)? {
             DriverReply::Opened(opened) if opened.n_channels == n_channels => {
                 self.opened = Some((pv, n_channels, opened.element_count_max));
                 Ok(opened.element_count_max)
@@ -119,8 +119,8 @@ impl DriverTaskRunner {
 
     fn batch(&mut self, task: &LabTask, deadline: Instant) -> Result<TaskTimes, DriverFailure> {
         self.open(KEEPING_PV, 1, deadline)?;
-        let Some(ask) = task.ask() else { return Err(DriverFailure::cannot("a batch")) };
-        match self.ask(&ask, deadline)? {
+        let Some(request) = task.driver_request() else { return Err(DriverFailure::cannot("a batch")) };
+        match self.exchange(&request, deadline)? {
             DriverReply::Timed(timed) if timed.n != task.point => {
                 Err(DriverFailure::WrongCount { n: timed.n, expected: task.point })
             }
@@ -138,7 +138,7 @@ impl DriverTaskRunner {
 
     fn get_scalars(&mut self, n: usize, n_gets: usize, deadline: Instant) -> Result<TaskTimes, DriverFailure> {
         self.open(COUNTER_PV, n, deadline)?;
-        match self.ask(&DriverRequest::GetScalars { n: n_gets }, deadline)? {
+        match self.exchange(&DriverRequest::GetScalars { n: n_gets }, deadline)? {
             DriverReply::Scalars(scalars) => of_latencies(scalars.latencies_ns, n_gets),
             other => Err(DriverFailure::Protocol { line: format!("{other:?}") }),
         }
@@ -156,7 +156,7 @@ impl DriverTaskRunner {
             500_001..=2_000_000 => 5,
             _ => 1,
         };
-        match self.ask(&DriverRequest::MoveArray { n_elements, salt, n_gets }, deadline)? {
+        match self.exchange(&DriverRequest::MoveArray { n_elements, salt, n_gets }, deadline)? {
             DriverReply::Array(moved) if moved.n_elements != n_elements => {
                 Err(DriverFailure::WrongCount { n: moved.n_elements, expected: n_elements })
             }

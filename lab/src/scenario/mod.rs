@@ -275,7 +275,7 @@ impl LabTask {
     }
 
     /// The request to the driver; `None` for work that takes more than one request.
-    fn ask(&self) -> Option<DriverRequest> {
+    fn driver_request(&self) -> Option<DriverRequest> {
         let pattern = match (self.request, self.variant) {
             (MeasuredRequest::PutAtOnce | MeasuredRequest::PutUnconfirmedAtOnce, _) => PUT_PV,
             (_, Variant::Distinct) => NUMBERED_PV,

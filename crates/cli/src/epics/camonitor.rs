@@ -53,7 +53,7 @@ pub(super) struct CamonitorOptions {
 
 impl CamonitorOptions {
     /// The options of the subscription.
-    pub fn ask(&self, facts: &ChannelFacts) -> MonitorOptions {
+    pub fn monitor_options(&self, facts: &ChannelFacts) -> MonitorOptions {
         let style = &self.common.style;
         let count = count(style.count_requested, facts, true);
         let request = style.request_type(facts.kind, self.floats_as_text).request(count);
@@ -76,7 +76,7 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) 
     };
     let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
     let format_notice = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
-    let mut watch = match PvMonitors::start(&names, format_notice, |facts| options.ask(facts)) {
+    let mut watch = match PvMonitors::start(&names, format_notice, |facts| options.monitor_options(facts)) {
         Ok(watch) => watch,
         Err(error) => {
             writeln!(outlet.err, "{error}")?;

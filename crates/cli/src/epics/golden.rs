@@ -374,7 +374,7 @@ fn camonitor_output_is_the_same_as_in_epics_base() {
         let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
         for (pv, name) in names.iter().enumerate() {
             let Some(facts) = plant.facts(name) else { continue };
-            let reading = plant.answer(name, options.ask(&facts).request);
+            let reading = plant.answer(name, options.monitor_options(&facts).request);
             lines.print(pv, &MonitorEvent::Connected(facts), STAMP, outlet.out).unwrap();
             lines.print(pv, &MonitorEvent::Update(reading), STAMP, outlet.out).unwrap();
         }

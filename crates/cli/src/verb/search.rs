@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     });
     match started {
         Ok(monitor) if arguments.watch => watch(arguments, monitor, outlet),
-        Ok(monitor) => ask(arguments, monitor, outlet),
+        Ok(monitor) => search_names(arguments, monitor, outlet),
         Err(error) => {
             writeln!(outlet.err, "fodo search: {error}")?;
             Ok(Exit::Other)
@@ -80,7 +80,11 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     }
 }
 
-fn ask(arguments: &Arguments, mut monitor: TrafficMonitor, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
+fn search_names(
+    arguments: &Arguments,
+    mut monitor: TrafficMonitor,
+    outlet: &mut OutputStreams<'_>,
+) -> io::Result<Exit> {
     arguments.pvs.iter().for_each(|pv| monitor.search(pv));
     let is_known = |name: &NameTraffic| name.state != NameState::Awaited;
     let start = Instant::now();

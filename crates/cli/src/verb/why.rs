@@ -212,7 +212,9 @@ fn block(diagnosis: &Diagnosis, verdict: &Conclusion) -> String {
             (SearchResult::PortClosed, SearchMethod::Datagram) => "no server on this port".into(),
             (SearchResult::PortClosed, SearchMethod::NameServer) => "name server; no server on this port".into(),
             (SearchResult::NotSent { reason }, SearchMethod::Datagram) => format!("not sent: {reason}"),
-            (SearchResult::NotSent { reason }, SearchMethod::NameServer) => format!("name server; not asked: {reason}"),
+            (SearchResult::NotSent { reason }, SearchMethod::NameServer) => {
+                format!("name server; not searched: {reason}")
+            }
         };
         let line = format!("    {heading:<10}{:<22}{outcome}", searched.address.to_string());
         text += &format!("{}\n", line.trim_end());
