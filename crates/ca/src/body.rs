@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
+use fodo_data::{Array, Kind, Reading, STRING_BYTES, Scalar, Text, Value};
 
 use crate::dbr::{self, DbrType, MalformedPayload};
 use crate::limit;
@@ -103,7 +103,7 @@ impl DecodedElements {
                 elements.extend(bytes.as_chunks().0.iter().map(|&n| f64::from_be_bytes(n)))
             }
             DecodedElements::Text(elements) => {
-                elements.extend(bytes.as_chunks::<40>().0.iter().map(|text| Text::from_bytes(text)));
+                elements.extend(bytes.as_chunks::<STRING_BYTES>().0.iter().map(|text| Text::from_bytes(text)));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use fodo_data::{
-    Acknowledge, Alarm, Array, ConvertError, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
-    Value,
+    Acknowledge, Alarm, Array, ConvertError, Kind, LABEL_BYTES, Limits, Meta, Reading, STRING_BYTES, Scalar, Severity,
+    Status, Text, TimeStamp, Value,
 };
 
 use crate::message::padded;
@@ -115,11 +115,9 @@ const fn needing_meta(kind: Kind, level: AttributeLevel) -> u16 {
 }
 
 /// Maximum number of states in an enum's payload, and bytes of each label.
-const LABELS: (usize, usize) = (16, 26);
+const LABELS: (usize, usize) = (16, LABEL_BYTES);
 /// Size of the units in bytes.
 const UNITS: usize = 8;
-/// Size of a string in bytes, including its NUL.
-const STRING: usize = 40;
 
 impl DbrType {
     /// Alarm acknowledge, transient (write only).
@@ -306,7 +304,7 @@ fn put_scalar(scalar: &Scalar, out: &mut Vec<u8>) {
         Scalar::U64(n) => out.extend_from_slice(&n.to_be_bytes()),
         Scalar::F32(n) => out.extend_from_slice(&n.to_be_bytes()),
         Scalar::F64(n) => out.extend_from_slice(&n.to_be_bytes()),
-        Scalar::Text(text) => put_text(text, STRING, out),
+        Scalar::Text(text) => put_text(text, STRING_BYTES, out),
     }
 }
 
@@ -333,7 +331,7 @@ pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<
         Array::I64(elements) => swap!(elements, 8),
         Array::U64(elements) => swap!(elements, 8),
         Array::F64(elements) => swap!(elements, 8),
-        Array::Text(elements) => elements[range].iter().for_each(|text| put_text(text, STRING, out)),
+        Array::Text(elements) => elements[range].iter().for_each(|text| put_text(text, STRING_BYTES, out)),
     }
 }
 
@@ -541,7 +539,7 @@ fn take_meta(kind: Kind, level: AttributeLevel, take: &mut PayloadReader) -> Opt
     if kind == Kind::Enum {
         let n_labels = usize::from(take.u16()?).min(LABELS.0);
         for _ in 0..n_labels {
-            meta.labels.push(take.text::<26>()?);
+            meta.labels.push(take.text::<LABEL_BYTES>()?);
         }
         return Some(meta);
     }
@@ -572,7 +570,7 @@ pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malfo
     let (alarm, time, meta) = take_head(row, &mut PayloadReader(head)).ok_or(MalformedPayload::Short)?;
     let value = match (row.kind, count) {
         // Servers truncate a single string after its NUL.
-        (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
+        (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING_BYTES)]))),
         (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(MalformedPayload::Short)?),
         (kind, count) => {
             let needed = (count as usize).checked_mul(row.bytes).ok_or(MalformedPayload::Short)?;

@@ -36,9 +36,6 @@ pub const HAPPENINGS: usize = 64;
 /// Maximum number of updates of one PV that `camonitor` queues.
 pub const CAMONITOR_QUEUE: usize = 1024;
 
-/// Maximum length of a Channel Access string, without its NUL.
-pub const STRING_BYTES: usize = 39;
-
 /// Maximum length of a long string that `caput` writes.
 pub const LONG_STRING_BYTES: usize = 1 << 20;
 

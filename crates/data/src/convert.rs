@@ -234,19 +234,28 @@ fn wrapped(number: i128, max: u64) -> Option<u64> {
     Some(if number < 0 { size.wrapping_neg() & max } else { size })
 }
 
-/// Parses the integer at the start of a text by the rules of [`whole_at_start`]. Empty text is 0.
+/// Parses the integer at the start of a text by the rules of [`integer_at_start`]. Empty text is 0.
 fn parse_whole(text: &Text) -> Result<i128, ConvertError> {
     let string = text.to_str();
     if string.is_empty() {
         return Ok(0);
     }
-    whole_at_start(&string, text).map(|(number, _)| number)
+    integer_at_start(&string).map(|(number, _)| number)
 }
 
-/// Parses the integer at the start of `string`, the same as C's `strtol` and `strtoul` with base 0. Also returns the
-/// rest.
-fn whole_at_start<'s>(string: &'s str, text: &Text) -> Result<(i128, &'s str), ConvertError> {
-    let trimmed = string.trim_start();
+/// Parses the integer at the start of a text, the same as C's `strtol` and `strtoul` with base 0: decimal, `0x`
+/// hexadecimal or `0` octal, with a sign. Returns the number, which has at most 64 bits and a sign, and its length in
+/// bytes, including leading white space.
+///
+/// ```
+/// use fodo_data::integer_at_start;
+///
+/// assert_eq!(integer_at_start("-0x1f mm"), Ok((-31, 5)));
+/// assert_eq!(integer_at_start("017"), Ok((15, 3)));
+/// assert!(integer_at_start("mm").is_err());
+/// ```
+pub fn integer_at_start(text: &str) -> Result<(i128, usize), ConvertError> {
+    let trimmed = text.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     let is_hexadecimal = |digits: &&str| digits.starts_with(|digit: char| digit.is_ascii_hexdigit());
     let prefixed = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")).filter(is_hexadecimal);
@@ -259,11 +268,11 @@ fn whole_at_start<'s>(string: &'s str, text: &Text) -> Result<(i128, &'s str), C
     let end = digits.find(|character: char| !character.is_digit(base)).unwrap_or(digits.len());
     let (digits, rest) = digits.split_at_checked(end).unwrap_or_default();
     if digits.is_empty() {
-        return Err(ConvertError::NotANumber(text.clone()));
+        return Err(ConvertError::NotANumber(text.into()));
     }
-    let size = u64::from_str_radix(digits, base).map_err(|_| ConvertError::OutOfRange(text.clone()))?;
+    let size = u64::from_str_radix(digits, base).map_err(|_| ConvertError::OutOfRange(text.into()))?;
     let size = i128::from(size);
-    Ok((if trimmed.starts_with('-') { -size } else { size }, rest))
+    Ok((if trimmed.starts_with('-') { -size } else { size }, text.len() - rest.len()))
 }
 
 macro_rules! number_to {
@@ -432,7 +441,7 @@ fn state(text: &Text, meta: Option<&Meta>) -> Result<u16, ConvertError> {
         return Ok(index as u16);
     }
     let string = text.to_str();
-    let number = whole_at_start(&string, text).ok().filter(|(_, rest)| rest.trim().is_empty());
+    let number = integer_at_start(&string).ok().filter(|(_, end)| string[*end..].trim().is_empty());
     let index = number.and_then(|(number, _)| wrapped(number, u16::MAX.into())).map(|index| index as u16);
     let index = index.filter(|index| labels.is_empty() || usize::from(*index) < labels.len());
     index.ok_or_else(|| ConvertError::NoSuchState(text.clone()))

@@ -12,9 +12,11 @@ mod time;
 mod value;
 
 pub use alarm::{Alarm, Severity, Status};
-pub use convert::{ConvertError, format_f32, format_f64, number_at_start, parse_f64, parse_i64, parse_u64};
+pub use convert::{
+    ConvertError, format_f32, format_f64, integer_at_start, number_at_start, parse_f64, parse_i64, parse_u64,
+};
 pub use meta::{Acknowledge, Limits, Meta};
 pub use reading::{EventMask, Reading};
-pub use text::Text;
+pub use text::{LABEL_BYTES, STRING_BYTES, STRING_BYTES_MAX, Text};
 pub use time::{EPICS_EPOCH_UNIX_S, Now, TimeStamp};
 pub use value::{Array, Kind, Scalar, Value};

@@ -2,6 +2,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+/// Size in bytes of an EPICS string, for example of an element of a string array: the text and a terminating NUL.
+pub const STRING_BYTES: usize = 40;
+
+/// Maximum length in bytes of the text in an EPICS string, without the NUL.
+pub const STRING_BYTES_MAX: usize = STRING_BYTES - 1;
+
+/// Size in bytes of the label of an enum's state, with its terminating NUL.
+pub const LABEL_BYTES: usize = 26;
+
 /// A string as transferred on the wire: UTF-8 bytes at most sites, Latin-1 at old ones.
 ///
 /// Keeping the bytes lets a client write back unchanged what it read. Cloning is cheap.

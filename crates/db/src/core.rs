@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, STRING_BYTES, Scalar, Severity, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
 use crate::device::{DeviceSupport, INERT};
 use crate::error::PutError;
 use crate::external_pv::LinkUsage;
-use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot, TEXT_BYTES};
+use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot};
 use crate::filter::{ChannelError, ChannelField, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
@@ -129,7 +129,7 @@ impl Core {
             return FieldFacts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
         };
         let (kind, count_max) = match own {
-            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, TEXT_BYTES as u32),
+            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, STRING_BYTES as u32),
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),

@@ -58,9 +58,6 @@ pub(crate) const DELAY: u32 = 1 << 13;
 /// An enum that accepts the number of a state with any text after it.
 pub(crate) const NUMBERED: u32 = 1 << 14;
 
-/// The size of a text element in Base.
-pub(crate) const TEXT_BYTES: usize = 40;
-
 /// The type of a field, with the names of EPICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dbf {

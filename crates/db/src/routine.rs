@@ -5,14 +5,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use fodo_data::{Array, Kind, Text};
+use fodo_data::{Array, Kind, STRING_BYTES_MAX, Text};
 
 use crate::calc::N_ARGS;
 
 /// The number of input arrays, and of output arrays, of an aSub record.
 pub(crate) const N_ARRAYS: usize = 21;
-/// Bytes of one text in an array, as in Base.
-const TEXT_BYTES_MAX: usize = 39;
 
 /// The arguments of a routine of a sub record.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ impl ArrayElement for Text {
     }
 
     fn array(elements: &[Self], kind: Kind) -> Option<Array> {
-        let cut = |text: &Text| match text.as_bytes().get(..TEXT_BYTES_MAX) {
+        let cut = |text: &Text| match text.as_bytes().get(..STRING_BYTES_MAX) {
             Some(start) => Text::from_bytes(start),
             None => text.clone(),
         };

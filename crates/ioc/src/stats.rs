@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fodo_data::{Meta, Value};
+use fodo_data::{Meta, STRING_BYTES_MAX, Value};
 use fodo_net::process::host_name;
 use fodo_net::{ClientStatus, PvTable, SharedPv};
 use jiff::Zoned;
@@ -55,9 +55,6 @@ struct LoadSample {
     worked: Option<(u64, u64)>,
     n_beats: u32,
 }
-
-/// Bytes of a Channel Access string without its terminating zero.
-const TEXT_BYTES: usize = 39;
 
 /// Numeric PVs with their units. All are doubles, as in iocStats.
 const NUMBERS: [(&str, &str); 17] = [
@@ -214,9 +211,9 @@ fn script(surroundings: &Surroundings) -> String {
     surroundings.variable("IOCSH_STARTUP_SCRIPT").to_owned()
 }
 
-/// Part `index` of a text split into strings of `TEXT_BYTES`.
+/// Part `index` of a text split into strings of `STRING_BYTES_MAX`.
 fn part(text: &str, index: usize) -> String {
-    let (first, rest) = text.split_at(text.floor_char_boundary(TEXT_BYTES));
+    let (first, rest) = text.split_at(text.floor_char_boundary(STRING_BYTES_MAX));
     if index == 0 { first.to_owned() } else { part(rest, index - 1) }
 }
 

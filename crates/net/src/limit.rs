@@ -181,9 +181,6 @@ pub const SEARCH_HOLD: Duration = Duration::from_micros(200);
 /// The highest priority of a circuit. Source: Channel Access protocol specification, CA_PROTO_VERSION.
 pub const PRIORITY_MAX: u8 = 99;
 
-/// Maximum length in bytes of a Channel Access string, whose 40 bytes end with a NUL.
-pub const STRING_BYTES: usize = 39;
-
 /// Bytes of values in the queue of one monitor, or one value if that is larger: a second of camera images. A limit on
 /// the number of updates alone would permit a thousand images of forty megabytes.
 pub const MONITOR_QUEUE_BYTES: usize = 64 << 20;

@@ -212,7 +212,8 @@ fn value(
 }
 
 fn texts(words: &[String]) -> Value {
-    let texts: Vec<Text> = words.iter().map(|word| Text::from_bytes(&escape::raw(word, limit::STRING_BYTES))).collect();
+    let texts: Vec<Text> =
+        words.iter().map(|word| Text::from_bytes(&escape::raw(word, fodo_data::STRING_BYTES_MAX))).collect();
     match texts.as_slice() {
         [text] => Value::Scalar(Scalar::Text(text.clone())),
         _ => Value::Array(Array::Text(texts.into())),
@@ -235,7 +236,7 @@ fn enum_value(
     let mut are_numbers = false;
     let mut numbers = Vec::with_capacity(words.len());
     for word in words {
-        let label = Text::from_bytes(&escape::raw(word, limit::STRING_BYTES));
+        let label = Text::from_bytes(&escape::raw(word, fodo_data::STRING_BYTES_MAX));
         are_numbers = options.states == EnumInput::Numbers || !labels.contains(&label);
         if !are_numbers {
             numbers.push(0.0);

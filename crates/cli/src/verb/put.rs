@@ -11,7 +11,6 @@ use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of}
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
-use crate::limit;
 use crate::show::{Columns, DisplayOptions, TableCell, is_long_string};
 
 /// Write a PV
@@ -196,10 +195,10 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
         _ => format!("{error}; the PV is of type {}", kind_name(kind)),
     })?;
     match &converted {
-        Scalar::Text(text) if text.len() > limit::STRING_BYTES => Err(format!(
+        Scalar::Text(text) if text.len() > fodo_data::STRING_BYTES_MAX => Err(format!(
             "a string holds at most {} bytes, this one has {}: append $ to the name of the field and use \
              --string",
-            limit::STRING_BYTES,
+            fodo_data::STRING_BYTES_MAX,
             text.len()
         )),
         _ => Ok(converted),

@@ -2,15 +2,13 @@
 //!
 //! Source: synApps calc, "String calc" in its documentation, and the behaviour of sCalcPerform for each operator.
 
-use fodo_data::{Text, format_f64, parse_f64};
+use fodo_data::{STRING_BYTES_MAX, Text, format_f64, parse_f64};
 
 use super::binary::{read, write};
 use super::format::{escaped, print, scan, unescaped};
 use super::run::{index, random, random_normal, truth};
 use super::{Binary, CompiledExpression, Edit, Join, Many, Op, Pick, Unary};
 
-/// Maximum bytes of a text in an expression, the same as in the record fields.
-pub(super) const TEXT_BYTES_MAX: usize = 39;
 /// Digits after the decimal point when a number is converted to text.
 const DIGITS: i16 = 8;
 /// Numbers closer than this are equal.
@@ -213,7 +211,7 @@ fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<TextValue> {
 
 /// Shifts a text right, with blanks before it, or left.
 fn shifted(text: &[u8], binary: Binary, by: f64) -> Vec<u8> {
-    let by = (by.round().max(0.0) as usize).min(TEXT_BYTES_MAX);
+    let by = (by.round().max(0.0) as usize).min(STRING_BYTES_MAX);
     match binary {
         Binary::ShiftRight => cut([&vec![b' '; by], text].concat()),
         _ => text.get(by..).unwrap_or_default().to_vec(),
@@ -323,7 +321,7 @@ fn replaced(text: &[u8], at: Option<usize>, n_bytes: usize, by: &[u8]) -> Vec<u8
 }
 
 fn cut(mut text: Vec<u8>) -> Vec<u8> {
-    text.truncate(TEXT_BYTES_MAX);
+    text.truncate(STRING_BYTES_MAX);
     text
 }
 

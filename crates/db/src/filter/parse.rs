@@ -67,23 +67,10 @@ fn slice(range: &str) -> Option<Filter> {
     Some(Filter::Slice { start, step: step.max(1), end })
 }
 
-/// Parses an integer like C: decimal, `0x` hexadecimal or `0` octal.
+/// Parses a text that contains only an integer, by the rules of [`fodo_data::integer_at_start`].
 fn c_number(text: &str) -> Option<i32> {
-    let text = text.trim_start();
-    let (is_negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if !digits.starts_with(|first: char| first.is_ascii_digit()) {
-        return None;
-    }
-    let size = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(digits) => i64::from_str_radix(digits, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(digits, 8),
-        None => digits.parse(),
-    };
-    let size = size.ok()?;
-    i32::try_from(if is_negative { size.checked_neg()? } else { size }).ok()
+    let (number, end) = fodo_data::integer_at_start(text).ok()?;
+    i32::try_from(number).ok().filter(|_| end == text.len())
 }
 
 /// A fault and its position in the JSON.

@@ -1,6 +1,6 @@
 //! Invalid links, and records whose type or device support is not implemented.
 
-use fodo_data::{Status, Text};
+use fodo_data::{STRING_BYTES_MAX, Status, Text};
 
 use crate::common::Common;
 use crate::device::{DeviceSupport, INERT};
@@ -11,9 +11,6 @@ use crate::load::{LoadError, Loader, link_of};
 use crate::menu::INVALID;
 use crate::record::contract::{Record, with};
 use crate::record::field_table::has_table;
-
-/// Bytes of AMSG, without its NUL.
-const MESSAGE_BYTES_MAX: usize = 39;
 
 impl Loader {
     /// Reports links that are an address although the field cannot have one, and INP or OUT that the DTYP does not
@@ -127,5 +124,5 @@ pub(super) fn disable_processing(common: &mut Common, message: &Text) {
     common.status = Status::UDF.0;
     common.severity = INVALID;
     let message = message.to_str();
-    common.message = message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)).unwrap_or_default().into();
+    common.message = message.get(..message.floor_char_boundary(STRING_BYTES_MAX)).unwrap_or_default().into();
 }

@@ -1,6 +1,6 @@
 //! Parses and checks the values of fields in a `.db` file.
 
-use fodo_data::{Scalar, Text};
+use fodo_data::{Scalar, Text, integer_at_start};
 
 use crate::common::row;
 use crate::field::{Dbf, EXPRESSION, FieldInfo};
@@ -164,23 +164,12 @@ fn choice(field: &str, choices: &[&str], text: &str, hint: &str) -> Result<Scala
     Err(format!("{field} has no choice \"{text}\"{all}"))
 }
 
-/// Parses an integer like C: decimal, `0x` hexadecimal or `0` octal. An empty text is 0.
+/// Parses a text that contains only an integer, by the rules of [`integer_at_start`]. An empty text is 0.
 fn whole(words: &str) -> Option<i128> {
     if words.is_empty() {
         return Some(0);
     }
-    let (is_negative, digits) = match words.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, words.strip_prefix('+').unwrap_or(words)),
-    };
-    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-    let number = match hexadecimal {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
-        None => digits.parse(),
-    };
-    let number = i128::from(number.ok().filter(|_| !digits.starts_with(['+', '-']))?);
-    Some(if is_negative { -number } else { number })
+    integer_at_start(words).ok().filter(|(_, end)| *end == words.len()).map(|(number, _)| number)
 }
 
 fn real(words: &str) -> Option<f64> {

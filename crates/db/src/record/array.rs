@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
+use fodo_data::{Array, EventMask, Kind, Limits, Meta, STRING_BYTES, Scalar, Text, Value};
 
-use crate::field::{FieldInfo, TEXT_BYTES};
+use crate::field::FieldInfo;
 use crate::limit::ELEMENTS_MAX;
 use crate::link::{Constant, Link};
 use crate::process::post::RecordPosts;
@@ -278,7 +278,7 @@ fn hash(array: &Array) -> u32 {
         Array::F32(elements) => numbers!(elements),
         Array::F64(elements) => numbers!(elements),
         Array::Text(elements) => elements.iter().for_each(|element| {
-            let mut cell = [0; TEXT_BYTES];
+            let mut cell = [0; STRING_BYTES];
             cell.iter_mut().zip(element.as_bytes()).for_each(|(place, byte)| *place = *byte);
             add(&cell);
         }),

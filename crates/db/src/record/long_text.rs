@@ -1,6 +1,6 @@
 //! Texts: long strings, which are VAL of lsi, lso and printf with up to SIZV bytes, and EPICS strings.
 
-use fodo_data::{EventMask, Kind, Scalar, Text, Value};
+use fodo_data::{EventMask, Kind, STRING_BYTES, STRING_BYTES_MAX, Scalar, Text, Value};
 
 pub(crate) use crate::field::fitting_text as fitting;
 use crate::link::{Constant, Link};
@@ -9,15 +9,13 @@ use crate::process::post::RecordPosts;
 use crate::process::step::{LinkError, Step};
 use crate::record::{CHANGED, Record, is_changed};
 
-/// The maximum length in bytes of a text that passes through a link, that of an EPICS string.
-const LINK_TEXT_BYTES_MAX: usize = 39;
 /// The minimum of SIZV, as in Base.
 pub(crate) const SIZE_MIN: u16 = 16;
 
 /// The text, truncated to the 39 bytes of an EPICS string.
 pub(crate) fn cut(text: Text) -> Text {
-    match text.as_bytes().get(..LINK_TEXT_BYTES_MAX) {
-        Some(start) if text.len() > LINK_TEXT_BYTES_MAX => Text::from_bytes(start),
+    match text.as_bytes().get(..STRING_BYTES_MAX) {
+        Some(start) if text.len() > STRING_BYTES_MAX => Text::from_bytes(start),
         _ => text,
     }
 }
@@ -147,7 +145,7 @@ pub(crate) fn fetch<R: Record>(
 fn of(value: &Value) -> Option<Text> {
     match (value.long_text(), value.first()) {
         (Some(text), _) => Some(fitting(&text, value.len())),
-        (None, Some(Scalar::Text(text))) => Some(fitting(&text, LINK_TEXT_BYTES_MAX + 1)),
+        (None, Some(Scalar::Text(text))) => Some(fitting(&text, STRING_BYTES)),
         (None, _) => None,
     }
 }
@@ -166,6 +164,6 @@ pub(crate) fn to_target_kind(value: Value, to: Option<Kind>) -> Option<Value> {
             bytes.push(0);
             Some(bytes.into())
         }
-        _ => Some(fitting(&text, LINK_TEXT_BYTES_MAX + 1).into()),
+        _ => Some(fitting(&text, STRING_BYTES).into()),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use fodo_data::Value;
+use fodo_data::{STRING_BYTES_MAX, Value};
 use fodo_db::{Database, FieldRef};
 use jiff::Zoned;
 
@@ -35,10 +35,9 @@ pub struct SaveStatus {
 }
 
 impl SaveStatus {
-    /// Creates a status; truncates `words` to 39 bytes.
+    /// Creates a status; truncates `words` to the length of an EPICS string.
     pub fn new(health: Health, words: &str) -> SaveStatus {
-        const BYTES_MAX: usize = 39;
-        let (words, _) = words.split_at(words.floor_char_boundary(BYTES_MAX));
+        let (words, _) = words.split_at(words.floor_char_boundary(STRING_BYTES_MAX));
         SaveStatus { health, words: words.to_owned() }
     }
 

@@ -2,10 +2,9 @@
 
 use fodo_ca::Sid;
 use fodo_ca::dbr::{self, AttributeLevel, DbrType};
-use fodo_data::{Array, Kind, Scalar, Text, Value};
+use fodo_data::{Array, Kind, STRING_BYTES_MAX, Scalar, Text, Value};
 
 use super::super::{Detail, Request, WrongReply};
-use crate::limit;
 
 /// The server's number, the element type and the element count of an active channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +96,12 @@ impl ServerChannel {
             _ => 0,
         };
         match n_bytes {
-            0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
+            0..=STRING_BYTES_MAX => Ok(dbr::put_type(value)),
             _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, AttributeLevel::Plain)),
             _ => Err(format!(
                 "the string has {n_bytes} bytes, but the type allows at most {}; append $ to the field name to \
                  write it as characters",
-                limit::STRING_BYTES
+                STRING_BYTES_MAX
             )),
         }
     }
@@ -163,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_put_text_over_39_bytes_needs_a_character_array() {
-        let fits = Value::from("x".repeat(limit::STRING_BYTES).as_str());
-        let long = Value::from("x".repeat(limit::STRING_BYTES + 1).as_str());
+        let fits = Value::from("x".repeat(STRING_BYTES_MAX).as_str());
+        let long = Value::from("x".repeat(STRING_BYTES_MAX + 1).as_str());
         let texts = Value::Array(Array::Text(vec![Text::from("a"), Text::from("b".repeat(40).as_str())].into()));
         let characters = server_channel(Kind::U8, 100);
 
