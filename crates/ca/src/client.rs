@@ -287,6 +287,14 @@ impl Circuit {
         }
     }
 
+    /// Whether nothing is left over: no channel that waits for its confirmation, no memory for a reply, no partly received
+    /// message, nothing to send. True after everything was cleared and every reply has arrived.
+    pub fn holds_nothing(&self) -> bool {
+        let ClientState { outbox, counts, rooms, n_creating, .. } = &self.inner;
+        let is_waiting = *n_creating > 0 || self.create_until.is_some() || !self.framer.is_between_messages();
+        !is_waiting && counts.is_empty() && rooms.is_empty() && outbox.pending_bytes() == 0
+    }
+
     /// The next bytes to write; see [`Outbox::ready`].
     pub fn ready(&mut self) -> &[u8] {
         self.inner.outbox.ready()

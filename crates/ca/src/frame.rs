@@ -95,6 +95,11 @@ impl Framer {
         self.partial.len() + under_way
     }
 
+    /// Whether every message that started to arrive is complete.
+    pub fn is_between_messages(&self) -> bool {
+        self.partial.is_empty() && self.under_way.is_none() && self.waits_since.is_none()
+    }
+
     /// Abandons the value that is arriving: frees what has arrived and drops the rest as it arrives. Returns the header
     /// of its message; `None` if no value is arriving.
     pub fn skip_value(&mut self) -> Option<Header> {

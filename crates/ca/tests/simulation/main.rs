@@ -26,7 +26,7 @@ fn seeds(n: u64) -> Vec<u64> {
 }
 
 #[test]
-fn every_operation_ends_once_and_every_update_is_delivered_or_counted() {
+fn every_operation_ends_once_every_update_is_delivered_or_counted_and_nothing_is_left_over() {
     let (mut n_updates, mut n_merged) = (0, 0);
     for seed in seeds(60) {
         println!("SIM_SEED={seed}");
@@ -38,6 +38,13 @@ fn every_operation_ends_once_and_every_update_is_delivered_or_counted() {
         world.check();
         n_updates += world.client.subscriptions.values().map(|subscription| subscription.n_updates).sum::<u64>();
         n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
+
+        world.clear_all();
+
+        assert!(world.client.circuit.holds_nothing(), "{:?}", world.client.circuit);
+        assert_eq!(world.server.circuit.held_bytes(), 0, "{:?}", world.server.circuit);
+        assert_eq!(world.server.circuit.pending_bytes(), 0, "{:?}", world.server.circuit);
+        assert!(world.server.channels.is_empty() && world.server.watches.is_empty(), "{seed}");
     }
     assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the scenario produces updates and merges them");
 }

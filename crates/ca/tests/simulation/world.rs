@@ -407,6 +407,18 @@ impl World {
         }
     }
 
+    /// Clears every channel, and runs until both circuits have processed that.
+    pub fn clear_all(&mut self) {
+        while !self.client.channels.is_empty() {
+            self.client.clear(0);
+        }
+        self.settle();
+        // The server reuses the numbers of cleared channels from the next message on.
+        let channel_that_is_not_there = self.server.pvs.len();
+        self.client.create(channel_that_is_not_there, self.server.pvs.len(), self.now);
+        self.settle();
+    }
+
     /// Runs until every operation has ended.
     pub fn settle(&mut self) {
         loop {
