@@ -1,6 +1,15 @@
 use std::fmt;
 
 /// How bad an alarm is. Ordered: a later variant is worse.
+///
+/// ```
+/// use fodo_data::Severity;
+///
+/// let worst = [Severity::Minor, Severity::Invalid, Severity::None].into_iter().max();
+/// assert_eq!(worst, Some(Severity::Invalid));
+/// assert_eq!(Severity::from_code(2).to_string(), "MAJOR");
+/// assert_eq!(Severity::Major.code(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// No alarm.
@@ -41,6 +50,13 @@ impl fmt::Display for Severity {
 }
 
 /// The reason for an alarm, as a number with a name. Unknown numbers are kept and printed as numbers.
+///
+/// ```
+/// use fodo_data::Status;
+///
+/// assert_eq!(Status::HIHI.to_string(), "HIHI");
+/// assert_eq!(Status(99).to_string(), "99");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
@@ -90,6 +106,14 @@ impl fmt::Display for Status {
 }
 
 /// An alarm severity and its reason.
+///
+/// ```
+/// use fodo_data::{Alarm, Severity, Status};
+///
+/// let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
+/// assert_eq!(format!("{} {}", alarm.severity, alarm.status), "MAJOR HIHI");
+/// assert_eq!(Alarm::default().severity, Severity::None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Alarm {
     /// How bad.

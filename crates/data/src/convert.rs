@@ -6,6 +6,14 @@ use std::sync::Arc;
 use crate::{Array, Kind, Meta, Scalar, Text, Value};
 
 /// Why a value cannot be converted to another kind.
+///
+/// ```
+/// use fodo_data::{ConvertError, Kind, Value};
+///
+/// let error = Value::from("wide").to_kind(Kind::F64, None).unwrap_err();
+/// assert_eq!(error, ConvertError::NotANumber("wide".into()));
+/// assert_eq!(error.to_string(), "\"wide\" is not a number");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConvertError {
     /// The text is not a number, or does not start with an integer where one is required.
@@ -37,11 +45,25 @@ impl std::error::Error for ConvertError {}
 /// always for a precision above 8. Scientific notation and infinite numbers are right-aligned to a width of seven
 /// more than `precision`. Halves round away from zero. A negative precision, or one above 17, counts as 17.
 /// Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
+///
+/// ```
+/// use fodo_data::format_f64;
+///
+/// assert_eq!(format_f64(0.125, 2), "0.13");
+/// assert_eq!(format_f64(2e20, 2), " 2.00e+20");
+/// ```
 pub fn format_f64(number: f64, precision: i16) -> String {
     format_real(number, precision, 7, 1e16)
 }
 
 /// The same as [`format_f64`], but scientific from 1e8 on, with a width of six more than `precision`, the same as Base.
+///
+/// ```
+/// use fodo_data::format_f32;
+///
+/// assert_eq!(format_f32(0.125, 2), "0.13");
+/// assert_eq!(format_f32(2e20, 2), "2.00e+20");
+/// ```
 pub fn format_f32(number: f32, precision: i16) -> String {
     let number = f64::from(number);
     format_real(number, precision, 6, 1e8_f64.next_down())
@@ -107,6 +129,14 @@ fn format_exponent(number: f64, digits: usize) -> String {
 /// such as units, is ignored. Empty text is 0.
 ///
 /// Source: EPICS Base 7.0, epicsParseDouble as called by dbConvert; compared with softIoc 7.0.10.
+///
+/// ```
+/// use fodo_data::parse_f64;
+///
+/// assert_eq!(parse_f64(&"12.5 mm".into()), Ok(12.5));
+/// assert_eq!(parse_f64(&"0x10".into()), Ok(16.0));
+/// assert!(parse_f64(&"wide".into()).is_err());
+/// ```
 pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
     let string = text.to_str();
     if string.is_empty() {
@@ -118,6 +148,13 @@ pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
 /// Parses the number at the start of a text by the rules of [`parse_f64`]. Also returns its length in bytes, including
 /// leading white space. A decimal number that overflows, or is smaller than the smallest normal number, is out of
 /// range.
+///
+/// ```
+/// use fodo_data::number_at_start;
+///
+/// let text = " 12.5 mm";
+/// assert_eq!(number_at_start(text).map(|(number, n_bytes)| (number, &text[n_bytes..])), Ok((12.5, " mm")));
+/// ```
 pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
     let trimmed = text.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
@@ -218,12 +255,26 @@ fn hexadecimal(text: &str) -> (f64, &str) {
 
 /// Parses the integer at the start of a text: decimal, hexadecimal (`0x`) or octal (`0`). Anything after it is ignored,
 /// including decimals. Empty text is 0.
+///
+/// ```
+/// use fodo_data::parse_i64;
+///
+/// assert_eq!(parse_i64(&"-12.9".into()), Ok(-12));
+/// assert_eq!(parse_i64(&"010".into()), Ok(8));
+/// ```
 pub fn parse_i64(text: &Text) -> Result<i64, ConvertError> {
     let whole = parse_whole(text)?;
     i64::try_from(whole).map_err(|_| ConvertError::OutOfRange(text.clone()))
 }
 
 /// The same as [`parse_i64`], unsigned; negative values wrap, the same as in C's `strtoul`.
+///
+/// ```
+/// use fodo_data::parse_u64;
+///
+/// assert_eq!(parse_u64(&"0xff".into()), Ok(255));
+/// assert_eq!(parse_u64(&"-1".into()), Ok(u64::MAX));
+/// ```
 pub fn parse_u64(text: &Text) -> Result<u64, ConvertError> {
     wrapped(parse_whole(text)?, u64::MAX).ok_or_else(|| ConvertError::OutOfRange(text.clone()))
 }

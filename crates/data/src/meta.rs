@@ -1,6 +1,6 @@
 use crate::{Severity, Text};
 
-/// A pair of limits in engineering units.
+/// A pair of limits in engineering units. [`Meta`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The lower end.
@@ -10,6 +10,21 @@ pub struct Limits {
 }
 
 /// Metadata of a value: units, precision, limits and state names. Changes rarely.
+///
+/// ```
+/// use fodo_data::{Limits, Meta};
+///
+/// let gap = Meta {
+///     units: "mm".into(),
+///     precision: 3,
+///     control: Limits { low: 0.0, high: 50.0 },
+///     ..Meta::default()
+/// };
+/// assert!((gap.control.low..=gap.control.high).contains(&12.5));
+///
+/// let shutter = Meta { labels: vec!["Closed".into(), "Open".into()], ..Meta::default() };
+/// assert_eq!(shutter.labels.len(), 2);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// Engineering units; empty when there are none.
@@ -35,6 +50,14 @@ pub struct Meta {
 }
 
 /// The state of alarm acknowledgement of a record.
+///
+/// ```
+/// use fodo_data::{Acknowledge, Severity};
+///
+/// let state = Acknowledge { transient: true, severity: Severity::Major };
+/// let must_be_acknowledged = state.severity > Severity::None;
+/// assert!(must_be_acknowledged);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledge {
     /// Whether an alarm must be acknowledged even after it has cleared (ACKT).

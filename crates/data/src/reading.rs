@@ -4,6 +4,16 @@ use std::sync::Arc;
 use crate::{Alarm, Meta, TimeStamp, Value};
 
 /// A value with its alarm, time stamp and metadata, consistent with each other.
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// use fodo_data::{Alarm, Reading, TimeStamp, Value};
+///
+/// let reading = Reading { time: SystemTime::now().into(), ..Reading::bare(Value::from(12.5)) };
+/// assert_eq!(reading.alarm, Alarm::default());
+/// assert!(reading.time > TimeStamp::NEVER && reading.meta.is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The value.
@@ -24,6 +34,15 @@ impl Reading {
 }
 
 /// The kinds of change that an update reports, or that a subscription selects.
+///
+/// ```
+/// use fodo_data::EventMask;
+///
+/// let subscribed = EventMask::VALUE | EventMask::ALARM;
+/// assert!(subscribed.meets(EventMask::ALARM));
+/// assert!(!subscribed.meets(EventMask::PROPERTY));
+/// assert!(EventMask::NONE.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventMask(pub u8);
 

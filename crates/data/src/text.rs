@@ -14,6 +14,17 @@ pub const LABEL_BYTES: usize = 26;
 /// A string as transferred on the wire: UTF-8 bytes at most sites, Latin-1 at old ones.
 ///
 /// Keeping the bytes lets a client write back unchanged what it read. Cloning is cheap.
+///
+/// ```
+/// use fodo_data::Text;
+///
+/// let units = Text::from_bytes(b"\xb0C\0\0"); // Latin-1, padded
+/// assert_eq!(units.to_str(), "°C");
+/// assert_eq!((units.as_bytes(), units.len()), (&b"\xb0C"[..], 2));
+///
+/// assert_eq!(Text::from("mm").to_string(), "mm");
+/// assert!(Text::EMPTY.is_empty());
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Option<Arc<[u8]>>);
 

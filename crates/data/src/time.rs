@@ -5,6 +5,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const EPICS_EPOCH_UNIX_S: i64 = 631_152_000;
 
 /// A time in UTC with nanosecond resolution. Received time stamps are delivered unchanged, even implausible ones.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+///
+/// use fodo_data::TimeStamp;
+///
+/// let stamp = TimeStamp::from_epics(1_000_000_000, 5);
+/// assert_eq!((stamp.unix_s, stamp.nanos), (1_631_152_000, 5));
+/// assert_eq!(stamp.epics_seconds(), 1_000_000_000);
+///
+/// let later = stamp + Duration::from_millis(1);
+/// assert!(later > stamp && stamp > TimeStamp::NEVER);
+/// assert_eq!(TimeStamp::from(UNIX_EPOCH).unix_s, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeStamp {
     /// Seconds since 1970-01-01 UTC; may be negative.
@@ -63,6 +77,17 @@ impl Add<Duration> for TimeStamp {
 }
 
 /// The current time as passed to the state machines. Deadlines use the monotonic clock, records the wall clock.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fodo_data::Now;
+///
+/// let start = Now::for_test();
+/// let later = start + Duration::from_secs(30);
+/// assert_eq!(later.monotonic - start.monotonic, Duration::from_secs(30));
+/// assert_eq!(later.wall.unix_s - start.wall.unix_s, 30);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The monotonic clock; never steps.

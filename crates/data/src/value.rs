@@ -5,18 +5,56 @@ use crate::Text;
 macro_rules! kinds {
     ($($kind:ident $rust:ty, $what:literal;)*) => {
         /// The kind of one element.
+        ///
+        /// ```
+        /// use fodo_data::{Kind, Value};
+        ///
+        /// assert_eq!(Value::from(12.5).kind(), Kind::F64);
+        /// assert_eq!(Value::from(vec![1_i32, 2]).kind(), Kind::I32);
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Kind {
             $(#[doc = $what] $kind,)*
         }
 
         /// One element.
+        ///
+        /// ```
+        /// use fodo_data::{Kind, Meta, Scalar};
+        ///
+        /// let state = Scalar::Enum(1);
+        /// let meta = Meta { labels: vec!["Closed".into(), "Open".into()], ..Meta::default() };
+        /// assert_eq!(state.kind(), Kind::Enum);
+        /// assert_eq!(state.to_text(Some(&meta)), "Open".into());
+        /// assert_eq!(state.to_f64(), Ok(1.0));
+        /// assert_eq!(Scalar::Text("Closed".into()).to_kind(Kind::Enum, Some(&meta)), Ok(Scalar::Enum(0)));
+        /// ```
         #[derive(Clone, Debug, PartialEq)]
         pub enum Scalar {
             $(#[doc = $what] $kind($rust),)*
         }
 
         /// Zero or more elements of one kind. Cloning shares the elements.
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        ///
+        /// use fodo_data::{Array, Kind, Scalar};
+        ///
+        /// let samples = Array::I32(Arc::new(vec![10, 11, 12, 13]));
+        /// assert_eq!((samples.kind(), samples.len()), (Kind::I32, 4));
+        /// assert_eq!(samples.scalar(1), Some(Scalar::I32(11)));
+        /// assert_eq!(samples.truncated(2), Array::I32(Arc::new(vec![10, 11])));
+        /// assert_eq!(samples.skipped(3), Array::I32(Arc::new(vec![13])));
+        /// assert_eq!(samples.strided(0, 2, 9), Array::I32(Arc::new(vec![10, 12])));
+        /// assert_eq!(samples.to_kind(Kind::F64, None), Ok(Array::F64(Arc::new(vec![10.0, 11.0, 12.0, 13.0]))));
+        /// assert!(Array::empty(Kind::F64).is_empty());
+        ///
+        /// // A match borrows the elements without copying them.
+        /// if let Array::I32(elements) = &samples {
+        ///     assert_eq!(elements.iter().sum::<i32>(), 46);
+        /// }
+        /// ```
         #[derive(Clone, Debug, PartialEq)]
         pub enum Array {
             $(#[doc = $what] $kind(Arc<Vec<$rust>>),)*
@@ -109,6 +147,24 @@ impl Array {
 }
 
 /// A value: one element or an array of them.
+///
+/// ```
+/// use fodo_data::{Array, Kind, Scalar, Value};
+///
+/// let gap = Value::from(12.5);
+/// assert_eq!((gap.kind(), gap.len(), gap.n_bytes()), (Kind::F64, 1, 8));
+/// assert_eq!(gap.to_f64(), Ok(12.5));
+/// assert_eq!(gap.to_kind(Kind::I32, None), Ok(Value::from(12)));
+///
+/// let samples = Value::from(vec![1_i16, 2, 3]);
+/// assert_eq!(samples.first(), Some(Scalar::I16(1)));
+/// assert!(!samples.is_empty() && matches!(samples.into_array(), Array::I16(_)));
+///
+/// // A text of any length is an array of characters.
+/// let path = Value::characters("/data/2026/run-0042.h5");
+/// assert_eq!(path.kind(), Kind::U8);
+/// assert_eq!(path.long_text().unwrap_or_default(), "/data/2026/run-0042.h5".into());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// One element.
