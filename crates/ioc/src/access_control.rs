@@ -12,7 +12,7 @@ use fodo_net::{Peer, Reading, Rights, process};
 
 use crate::IocError;
 
-/// The access policy. The default allows every client everything.
+/// The access policy. The default allows every client everything. [The guide](crate#access-rules) has an example.
 #[derive(Default)]
 pub struct Policy {
     /// An access file (`.acf`) and its macros (`"P=X:,R=1"`).
@@ -32,7 +32,7 @@ pub struct Policy {
 /// A callback that receives puts.
 pub type PutCallback = Box<dyn Fn(PutEvent) + Send + Sync>;
 
-/// A successful put.
+/// A successful put, as passed to [`Policy::tell_put`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutEvent {
     /// The time of the put.

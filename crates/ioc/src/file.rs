@@ -10,6 +10,11 @@ use crate::limit::FILE_BYTES_MAX;
 /// The bytes of a regular file.
 ///
 /// Refuses a pipe or a device, because reading it could block or never end, and a file that is too large.
+///
+/// ```
+/// let error = fodo_ioc::file::read("/dev/zero").unwrap_err();
+/// assert_eq!(error.to_string(), "it is a device, not a regular file");
+/// ```
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_up_to(path.as_ref(), FILE_BYTES_MAX)
 }

@@ -1,6 +1,137 @@
 //! A soft IOC: connects the record database to the network.
 //!
-//! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
+//! | task | start with |
+//! | --- | --- |
+//! | serve the records of `.db` files | [`Ioc::load`], [`Ioc::serve`] |
+//! | write a routine of `sub` or `aSub` records in Rust | [`Ioc::of`] with a [`Loader`] |
+//! | restrict and log puts | [`Policy`], [`Ioc::guarded`] |
+//! | publish metrics for Prometheus | [`Ioc::metered`] |
+//! | run or check an `st.cmd` file | [`shell`] |
+//! | save values and restore them at the next start | [`autosave`] |
+//!
+//! # Serve records
+//!
+//! [`Ioc::load`] reads `.db` files with their macros, [`Ioc::serve`] puts the records on the network and starts the
+//! scans. A [`RunningIoc`] stops when it is dropped; [`RunningIoc::stop`] also reports what could not be saved.
+//!
+//! ```
+//! use fodo_ioc::Ioc;
+//! use fodo_net::{Context, ServerConfig, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("fodo-guide-serve-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let file = folder.join("gap.db");
+//! std::fs::write(&file, r#"record(ao, "$(P)gap") { field(VAL, "12.5") field(EGU, "mm") }"#)?;
+//!
+//! let ioc = Ioc::load(&[(file, "P=X:".into())])?;
+//! // For a test: on loopback, on free ports. `ServerConfig::from_env` serves on the network.
+//! let running = ioc.serve(ServerConfig::isolated())?;
+//!
+//! let context = Context::new(running.client_config());
+//! let gap = context.channel("X:gap")?;
+//! gap.put(20.0)?;
+//! assert_eq!(gap.get()?.value, Value::from(20.0));
+//! running.stop()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Routines
+//!
+//! A routine is a Rust closure that `sub` or `aSub` records call. Register it with a [`Loader`] before the files that
+//! use it are loaded, and pass the loader to [`Ioc::of`].
+//!
+//! ```
+//! use fodo_ioc::Ioc;
+//! use fodo_net::{Context, ServerConfig, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut loader = fodo_db::Loader::default();
+//! loader.array_routine("mean", |call| {
+//!     let samples = call.input::<f64>('A')?;
+//!     call.set_output('A', &[samples.iter().sum::<f64>() / samples.len() as f64])?;
+//!     Ok(0)
+//! });
+//! let records = r#"
+//!     record(waveform, "X:samples") { field(FTVL, "DOUBLE") field(NELM, "100") field(FLNK, "X:mean") }
+//!     record(aSub, "X:mean") { field(SNAM, "mean") field(INPA, "X:samples") field(NOA, "100") }
+//! "#;
+//! loader.load("mean.db", "", &mut |_| Ok(records.into())).map_err(fodo_ioc::IocError::Load)?;
+//! let running = Ioc::of(loader)?.serve(ServerConfig::isolated())?;
+//!
+//! let context = Context::new(running.client_config());
+//! context.channel("X:samples")?.put(vec![1.0, 2.0, 6.0])?;
+//! assert_eq!(context.channel("X:mean.VALA")?.get()?.value, Value::from(3.0));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Access rules
+//!
+//! A [`Policy`] determines who may write, and passes each successful put to a callback, for instance to log it.
+//! [`RunningIoc::reload_access`] applies a changed access file without a restart.
+//!
+//! ```
+//! use fodo_ioc::{Ioc, Policy, PutEvent};
+//! use fodo_net::{Context, ServerConfig, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("fodo-guide-access-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let (records, rules) = (folder.join("gap.db"), folder.join("gap.acf"));
+//! std::fs::write(&records, r#"record(ao, "gap") { field(ASG, "OPERATION") } record(ao, "offset") {}"#)?;
+//! std::fs::write(&rules, "ASG(DEFAULT) { RULE(1, READ) } ASG(OPERATION) { RULE(1, WRITE, TRAPWRITE) }")?;
+//!
+//! let (sender, puts) = std::sync::mpsc::channel();
+//! let policy = Policy {
+//!     access_file: Some((rules, String::new())),
+//!     tell_put: Some(Box::new(move |put: PutEvent| drop(sender.send(put)))),
+//!     ..Policy::default()
+//! };
+//! let ioc = Ioc::load(&[(records, String::new())])?.guarded(policy)?;
+//! ioc.access_warnings().iter().for_each(|warning| eprintln!("{warning}"));
+//! let running = ioc.serve(ServerConfig::isolated())?;
+//!
+//! let context = Context::new(running.client_config());
+//! assert!(context.channel("offset")?.put(1.0).is_err());
+//! context.channel("gap")?.put(20.0)?;
+//! let put = puts.recv()?;
+//! println!("{}: {} changed from {:?} to {:?}", put.by.user, put.pv, put.old, put.new);
+//! assert_eq!(put.new, Value::from(20.0));
+//!
+//! running.reload_access()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Metrics
+//!
+//! [`Ioc::metered`] serves counters of the IOC over HTTP. [`RunningIoc::clients`] has the same facts of each client.
+//!
+//! ```
+//! use fodo_ioc::Ioc;
+//! use fodo_net::ServerConfig;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let loader = fodo_db::Loader::default();
+//! let running = Ioc::of(loader)?.metered(([127, 0, 0, 1], 0).into(), None)?.serve(ServerConfig::isolated())?;
+//! if let Some(address) = running.metrics_address() {
+//!     println!("metrics of {} records: http://{address}/metrics", running.n_records());
+//! }
+//! for client in running.clients() {
+//!     println!("{client:?}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Autosave
+//!
+//! A [`Shell`](shell::Shell) saves values while the IOC runs and restores them at the next start. The module [`autosave`]
+//! has an example.
 #![forbid(unsafe_code)]
 
 mod access_control;
@@ -48,6 +179,16 @@ use crate::reccaster::RecCaster;
 use crate::stats::IocStats;
 
 /// Why an IOC cannot start.
+///
+/// ```
+/// use fodo_ioc::{Ioc, IocError};
+///
+/// match Ioc::load(&[("absent.db".into(), String::new())]) {
+///     Ok(_) => {}
+///     Err(IocError::Load(errors)) => errors.iter().for_each(|error| eprintln!("{error}")),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
 #[derive(Debug)]
 pub enum IocError {
     /// A file contains errors; nothing was loaded.
@@ -98,7 +239,8 @@ impl fmt::Display for IocError {
 
 impl std::error::Error for IocError {}
 
-/// Autosave could not save some values when the IOC ended; the log contains the reasons.
+/// Autosave could not save some values when the IOC ended; the log contains the reasons. Returned by
+/// [`RunningIoc::stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsavedSets {
     /// The number of sets that were not saved.
@@ -113,7 +255,7 @@ impl fmt::Display for UnsavedSets {
 
 impl std::error::Error for UnsavedSets {}
 
-/// A loaded database that is not served yet.
+/// A loaded database that is not served yet. [The guide](crate#serve-records) has examples.
 #[derive(Debug)]
 pub struct Ioc {
     database: Database,
@@ -168,7 +310,8 @@ impl Ioc {
         Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None, n_omitted })
     }
 
-    /// Applies an access policy. Without one every client may do everything.
+    /// Applies an access policy. Without one every client may do everything. [The guide](crate#access-rules) has an
+    /// example.
     ///
     /// Fails if the access file cannot be read or contains errors.
     pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
@@ -177,18 +320,35 @@ impl Ioc {
     }
 
     /// Enables links to PVs of other IOCs, and access rule inputs from them. Without this call they never connect.
+    ///
+    /// ```
+    /// use fodo_ioc::Ioc;
+    /// use fodo_net::{ClientConfig, ServerConfig};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let config = ClientConfig::default();
+    /// let mut loader = fodo_db::Loader::default();
+    /// let copy = r#"record(ai, "copy") { field(INP, "other:gap CP") }"#;
+    /// loader.load("copy.db", "", &mut |_| Ok(copy.into())).map_err(fodo_ioc::IocError::Load)?;
+    ///
+    /// // `config`: from `ClientConfig::from_env`, for instance.
+    /// let running = Ioc::of(loader)?.linked(config).serve(ServerConfig::isolated())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn linked(self, config: ClientConfig) -> Ioc {
         Ioc { links: Some(config), ..self }
     }
 
-    /// Sets the host facts to publish; by default those of this process.
+    /// Sets the host facts to publish; by default those of this process. [`Surroundings`] has an example.
     pub fn host_facts(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
     }
 
     /// Serves metrics for Prometheus over HTTP under `/metrics` on this address; port 0 selects a free port.
     ///
-    /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound.
+    /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound. [The
+    /// guide](crate#metrics) has an example.
     pub fn metered(self, address: SocketAddr, left_out: Option<CountMissingPuts>) -> Result<Ioc, IocError> {
         let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
         Ok(Ioc { metrics: Some((listener, left_out)), ..self })
@@ -200,6 +360,14 @@ impl Ioc {
     }
 
     /// The named states of filters, links and records. Filters only find states that have been created.
+    ///
+    /// ```
+    /// use fodo_ioc::Ioc;
+    ///
+    /// let ioc = Ioc::of(fodo_db::Loader::default()).unwrap();
+    /// ioc.states().create("beam").set(true);
+    /// assert!(ioc.states().find("beam").is_some_and(|beam| beam.is_on()));
+    /// ```
     pub fn states(&self) -> &States {
         self.database.states()
     }
@@ -210,6 +378,19 @@ impl Ioc {
     }
 
     /// The same as [`Ioc::serve`], with network events reported to `log`.
+    ///
+    /// ```
+    /// use fodo_ioc::Ioc;
+    /// use fodo_net::ServerConfig;
+    /// use fodo_net::log::{Level, Log};
+    ///
+    /// # fn main() -> Result<(), fodo_ioc::IocError> {
+    /// # let ioc = Ioc::of(fodo_db::Loader::default())?;
+    /// let log = Log::new(Level::Warning, |line| eprintln!("{}", line.what));
+    /// let running = ioc.serve_with_log(ServerConfig::isolated(), log)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn serve_with_log(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let (n_records, n_omitted) = (self.database.record_names().count(), self.n_omitted);
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
@@ -275,6 +456,28 @@ fn started_reactor(reactor: &mut Option<Reactor>) -> std::io::Result<&Reactor> {
 }
 
 /// A running IOC; dropping it stops it.
+///
+/// ```
+/// use fodo_ioc::Ioc;
+/// use fodo_net::{Context, ServerConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut loader = fodo_db::Loader::default();
+/// loader.load("gap.db", "", &mut |_| Ok(b"record(ao, gap) {}".to_vec())).map_err(fodo_ioc::IocError::Load)?;
+/// let running = Ioc::of(loader)?.serve(ServerConfig::isolated())?;
+/// println!("{} records on {}", running.n_records(), running.address());
+/// println!("TCP port {}, UDP port {}", running.tcp_port(), running.udp_port());
+///
+/// let context = Context::new(running.client_config());
+/// context.channel("gap")?.get()?;
+/// for client in running.clients() {
+///     println!("{client:?}");
+/// }
+/// assert!(running.metrics_address().is_none());
+/// running.stop()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RunningIoc {
     driver: Arc<DatabaseDriver>,
@@ -306,7 +509,8 @@ impl RunningIoc {
         Ok(warnings)
     }
 
-    /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`.
+    /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`. [`RecSyncConfig`] has an
+    /// example.
     pub fn announce(&mut self, recsync: RecSyncConfig, log: Log) -> Result<(), IocError> {
         let (port, config) = (recsync.port, recsync.config(self.address));
         let items = recsync.items(self.driver.clone(), &self.surroundings, self.tcp_port());

@@ -4,6 +4,10 @@ use std::borrow::Cow;
 
 /// Escapes control characters, for example as `\u{1b}`, so that a terminal does not interpret them. Tabs and line ends
 /// are kept.
+///
+/// ```
+/// assert_eq!(fodo_ioc::printable("red: \u{1b}[31m\n"), "red: \\u{1b}[31m\n");
+/// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_safe = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     if text.chars().all(is_safe) {

@@ -18,6 +18,15 @@ use crate::process::{self, HostFacts, ProcessFacts};
 pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
 
 /// Host facts that an IOC publishes: where it was started.
+///
+/// ```
+/// use fodo_ioc::{Ioc, Surroundings};
+///
+/// let mut surroundings = Surroundings::of_process();
+/// surroundings.variables.insert("ENGINEER".into(), "Ada".into());
+/// assert_eq!(surroundings.variable("ENGINEER"), "Ada");
+/// let ioc = Ioc::of(fodo_db::Loader::default()).unwrap().host_facts(surroundings);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// The folder.

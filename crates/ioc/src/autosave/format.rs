@@ -3,6 +3,21 @@
 //! Source: the documentation of synApps autosave, "About save files", and how release 5.11 reads them: a name, one
 //! space, and the value with C escapes up to the end of the line. Arrays are written as `@array@ { "1" "2" }`, possibly
 //! over several lines. `<END>` marks the end of a complete file.
+//!
+//! ```
+//! use fodo_ioc::autosave::format::{self, Content, SavedValue, Unusable};
+//!
+//! let mut file = format::header("261122-184500");
+//! file += &format::missing_line(1);
+//! file += &format::value_line("gap", &12.5.into());
+//! file += &format::absent_line("offset");
+//! assert_eq!(format::check(file.as_bytes()), Err(Unusable::Truncated));
+//! file += format::LAST_LINE;
+//!
+//! let saved = format::read(file.as_bytes(), None).unwrap();
+//! assert_eq!(saved.values, [SavedValue { pv: "gap".into(), value: Content::Scalar("12.5".into()), line: 3 }]);
+//! assert_eq!(saved.n_missing, 1);
+//! ```
 
 use std::borrow::Cow;
 
@@ -12,7 +27,7 @@ use fodo_db::{Macros, unescaped};
 const END: &[u8] = b"<END>";
 const ARRAY: &[u8] = b"@array@";
 
-/// The contents of a save file.
+/// The contents of a save file, as returned by [`read`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SaveFile {
     /// In the order of the file.

@@ -1,7 +1,41 @@
 //! Autosave: saves values to files while the IOC runs and restores them around record initialisation.
 //!
 //! Request files and save files have the format of synApps autosave, so files can be exchanged with an existing
-//! installation in both directions. The parsers, [`request`] and [`format`], do no IO.
+//! installation in both directions. The parsers, [`request`] and [`mod@format`], do no IO.
+//!
+//! The [`Shell`](crate::shell::Shell) has the commands of synApps autosave. Without any command,
+//! [`Shell::keep_values_in`](crate::shell::Shell::keep_values_in) saves the fields that records name in info items.
+//! Values are also saved when the IOC stops.
+//!
+//! ```
+//! use fodo_ioc::shell::{Purpose, Shell};
+//! use fodo_net::{Context, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("fodo-autosave-{}", std::process::id()));
+//! # std::fs::create_dir_all(folder.join("saved"))?;
+//! std::fs::write(folder.join("gap.db"), r#"record(ao, "gap") { info(autosaveFields, "VAL") }"#)?;
+//!
+//! for expected in [0.0, 20.0] {
+//!     // `configuration`: a function that returns a `RunConfig`.
+//! #   let configuration = || include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/run_config.rs"));
+//!     let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::stderr()));
+//!     let mut shell = Shell::new(Purpose::Run(Box::new(configuration())), &folder, std::env::vars(), out, err);
+//!     shell.keep_values_in("saved".as_ref());
+//!     shell.run_line("dbLoadRecords gap.db");
+//!     shell.run_line("iocInit");
+//!
+//!     let running = shell.place().lock().unwrap().take().ok_or("the IOC does not run")?;
+//!     let context = Context::new(running.client_config());
+//!     let gap = context.channel("gap")?;
+//!     assert_eq!(gap.get()?.value, Value::from(expected));
+//!     gap.put(20.0)?;
+//!     running.stop()?;
+//! }
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub(crate) mod disk;
 pub mod format;

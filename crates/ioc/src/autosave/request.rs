@@ -1,6 +1,22 @@
 //! Request files, which list the PVs to save.
 //!
 //! Source: the documentation of synApps autosave, "Write request files".
+//!
+//! ```
+//! use fodo_db::Macros;
+//! use fodo_ioc::autosave::request::{self, RequestedPv};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let mut macros = Macros::default();
+//! macros.define("P", "X:");
+//! let text = "$(P)gap\n$(P)gap.DRVH\n";
+//! let request = request::read("gap.req", &macros, &mut |_| Ok(text.into()))?;
+//! let names: Vec<&str> = request.wanted.iter().map(|RequestedPv { pv, .. }| pv.as_str()).collect();
+//! assert_eq!(names, ["X:gap", "X:gap.DRVH"]);
+//! assert!(request.errors.is_empty());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::HashSet;
 use std::io;
@@ -18,7 +34,7 @@ pub struct RequestedPv {
     pub at: LoadError,
 }
 
-/// The contents of a request file and the files it includes.
+/// The contents of a request file and the files it includes, as returned by [`read`].
 #[derive(Debug, Default)]
 pub struct RequestFile {
     /// The PVs in the order of the lines, without duplicates.

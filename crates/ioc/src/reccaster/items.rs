@@ -14,6 +14,27 @@ use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};
 
 /// The configuration of the announcements to RecCeivers.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fodo_ioc::{Ioc, RecSyncConfig};
+/// use fodo_net::ServerConfig;
+/// use fodo_net::log::Log;
+///
+/// # fn main() -> Result<(), fodo_ioc::IocError> {
+/// let mut running = Ioc::of(fodo_db::Loader::default())?.serve(ServerConfig::isolated())?;
+/// let recsync = RecSyncConfig {
+///     port: 0, // 5049 at most sites; 0: any free port, for a test
+///     variables: vec!["BUILDING".into()],
+///     kept_back: vec!["*:internal:*".into()],
+///     hold_off_max: Duration::from_secs(10),
+///     answer: Duration::from_secs(20),
+/// };
+/// running.announce(recsync, Log::silent())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RecSyncConfig {
     /// The UDP port of announcements.
@@ -50,14 +71,14 @@ const VARIABLES: [&str; 15] = [
 impl RecSyncConfig {
     /// The configuration for an IOC that serves on this address. An IOC that serves only its own host listens for
     /// announcements only there.
-    pub fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
+    pub(crate) fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
         let interface = if address.is_loopback() { address } else { Ipv4Addr::UNSPECIFIED };
         let timeouts = RecSyncTimeouts { hold_off_max: self.hold_off_max, answer: self.answer };
         RecCasterConfig { interface, port: self.port, timeouts }
     }
 
     /// The data to send for an IOC that serves on this TCP port.
-    pub fn items(self, driver: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> ItemSource {
+    pub(crate) fn items(self, driver: Arc<DatabaseDriver>, surroundings: &Surroundings, tcp_port: u16) -> ItemSource {
         let variables = self.environment(surroundings, tcp_port);
         let kept_back: Arc<[String]> = self.kept_back.into();
         Box::new(move || {

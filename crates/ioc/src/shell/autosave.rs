@@ -336,7 +336,8 @@ fn period(call: &CommandLine<'_>) -> Result<Duration, CommandError> {
 }
 
 impl Shell {
-    /// Saves the fields named in autosave info items in a folder, without any command.
+    /// Saves the fields named in autosave info items in a folder, without any command. The module
+    /// [`autosave`](crate::autosave) has an example.
     pub fn keep_values_in(&mut self, folder: &Path) {
         let folder = self.path(&folder.to_string_lossy());
         let file = |name: &str, pass| {

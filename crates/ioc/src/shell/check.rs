@@ -19,7 +19,7 @@ pub enum FindingLevel {
     Error,
 }
 
-/// A problem found by a check.
+/// A problem found by a check. [The module](super#check-a-script) has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFinding {
     /// The severity.
@@ -30,6 +30,17 @@ pub struct CheckFinding {
 
 /// The errors of a request file and, with a database, the PVs that it does not contain. Included files are opened
 /// relative to the current folder. PVs of `missing` records, which were left out because of errors, are not reported.
+///
+/// ```
+/// use std::collections::HashSet;
+///
+/// use fodo_db::Macros;
+/// use fodo_ioc::shell::check_request_file;
+///
+/// for error in check_request_file("absent.req", &Macros::default(), None, &HashSet::new()) {
+///     println!("{error}"); // the file cannot be read
+/// }
+/// ```
 pub fn check_request_file(
     file: &str,
     macros: &Macros,

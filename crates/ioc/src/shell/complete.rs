@@ -6,7 +6,7 @@ use super::{lock, table};
 use crate::driver::DatabaseDriver;
 use crate::limit::COMPLETIONS_MAX;
 
-/// Completes typed lines; may be used from any thread.
+/// Completes typed lines; may be used from any thread. [The module](super#run-a-script) has an example.
 #[derive(Clone, Debug, Default)]
 pub struct Completer(Arc<Mutex<Option<Arc<DatabaseDriver>>>>);
 

@@ -2,6 +2,79 @@
 //!
 //! It has its own environment and folder, so that a script changes nothing in the process. With [`Purpose::Check`] it
 //! follows a script without starting, writing or running anything, and collects the findings.
+//!
+//! # Check a script
+//!
+//! ```
+//! use fodo_ioc::shell::{FindingLevel, Purpose, Shell};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! # let folder = std::env::temp_dir().join(format!("fodo-shell-check-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! std::fs::write(folder.join("st.cmd"), "dbLoadRecords gap.db\niocInit\n")?;
+//!
+//! let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::stderr()));
+//! let mut shell = Shell::new(Purpose::Check, &folder, std::env::vars(), out, err);
+//! shell.run_script("st.cmd");
+//! for finding in shell.into_findings() {
+//!     println!("{:?}: {}", finding.weight, finding.error);
+//!     assert_eq!(finding.weight, FindingLevel::Error); // gap.db does not exist
+//! }
+//! # std::fs::remove_dir_all(folder)
+//! # }
+//! ```
+//!
+//! # Run a script
+//!
+//! [`RunConfig`] contains what the commands of a script do not determine. `iocInit` puts the IOC into the slot that
+//! [`Shell::place`] returns. Routines of `sub` and `aSub` records are registered with [`Shell::loader`] before.
+//!
+//! ```
+//! use fodo_ioc::Policy;
+//! use fodo_ioc::shell::{Flow, Purpose, RunConfig, Shell, is_command};
+//! use fodo_net::ServerConfig;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("fodo-shell-run-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let config = RunConfig {
+//!     configure: Box::new(|_variable| Ok(ServerConfig::isolated())),
+//!     policy: Policy::default(),
+//!     has_put_log: false,
+//!     ready: Box::new(|ioc| format!("serving {} records\n", ioc.n_records())),
+//!     complete: Box::new(String::new),
+//!     date: Box::new(|_format| String::new()),
+//!     log: None,
+//!     metrics: None,
+//!     reccaster: None,
+//! };
+//! std::fs::write(folder.join("gap.db"), r#"record(ao, "$(P)gap") { field(VAL, "12.5") }"#)?;
+//! std::fs::write(folder.join("st.cmd"), "dbLoadRecords gap.db P=$(PREFIX)\niocInit\ndbgf X:gap\nexit 3\n")?;
+//!
+//! let variables = [("PREFIX".to_owned(), "X:".to_owned())].into_iter();
+//! let (out, err) = (Box::new(std::io::stdout()), Box::new(std::io::stderr()));
+//! let mut shell = Shell::new(Purpose::Run(Box::new(config)), &folder, variables, out, err);
+//! shell.be_strict();
+//! if let Some(loader) = shell.loader() {
+//!     loader.routine("double", |call| Ok(call.args.iter_mut().for_each(|arg| *arg *= 2.0)));
+//! }
+//! assert_eq!(shell.variable("PREFIX"), Some("X:"));
+//! assert_eq!(shell.run_script("st.cmd"), Flow::Exit(3));
+//! assert!(shell.is_running());
+//!
+//! // Lines that a user types, and their completion.
+//! let (start, words) = shell.completer().complete("dbgf X:g", 8);
+//! assert_eq!((start, words), (5, vec!["X:gap".to_owned()]));
+//! assert!(is_command("dbgf X:gap"));
+//! assert_eq!(shell.run_line("dbgf X:gap"), Flow::Next);
+//! assert!(shell.attempt(&["dbgf", "X:absent"]).is_err());
+//!
+//! // The IOC stops when it is dropped.
+//! drop(shell.place().lock().unwrap().take());
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod access;
 mod autosave;
@@ -46,7 +119,7 @@ use words::Word;
 /// Looks up an environment variable.
 pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// The configuration that `iocInit` needs from the caller.
+/// The configuration that `iocInit` needs from the caller. [The module](self#run-a-script) has an example.
 pub struct RunConfig {
     /// Makes the server configuration from the shell's environment and the caller's own options.
     #[expect(clippy::type_complexity, reason = "used once")]
@@ -92,7 +165,7 @@ enum IocStage {
     Failed,
 }
 
-/// A shell; see the module.
+/// A shell; [the module](self) has examples.
 pub struct Shell {
     purpose: Purpose,
     macros: Macros,
@@ -220,6 +293,14 @@ impl Shell {
     }
 
     /// Accepts unknown record types and DTYPs; `iocInit` reports how many records are inert because of them.
+    ///
+    /// ```
+    /// use fodo_ioc::shell::{Purpose, Shell};
+    ///
+    /// let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::stderr()));
+    /// let mut shell = Shell::new(Purpose::Check, ".".as_ref(), std::env::vars(), out, err);
+    /// shell.simulate();
+    /// ```
     pub fn simulate(&mut self) {
         if let IocStage::Loading(loader) = &mut self.stage {
             loader.enable_simulation();
@@ -235,6 +316,15 @@ impl Shell {
     /// 1 if its A is not 0, and `PREFIX:BaseVersion`, a stringin record with the version. Fails if a name is invalid.
     ///
     /// `exit` is called during record processing, so it must not wait for the IOC to end.
+    ///
+    /// ```
+    /// use fodo_ioc::shell::{Purpose, Shell};
+    ///
+    /// let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::stderr()));
+    /// let mut shell = Shell::new(Purpose::Check, ".".as_ref(), std::env::vars(), out, err);
+    /// let (sender, code) = std::sync::mpsc::channel();
+    /// shell.serve_exit("X", move |code| drop(sender.send(code))).unwrap();
+    /// ```
     pub fn serve_exit(
         &mut self,
         prefix: &str,
