@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | read, write or monitor a PV | [`Context`] and [`Channel`] |
 //! | read or write many PVs at once | [`many`] |
-//! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or or with your own implementation of [`Source`] |
+//! | serve PVs | [`Server`] with a [`PvTable`] of [`SharedPv`]s, or with your own implementation of [`Source`] |
 //! | find out why a PV is not connected | [`client::diagnosis`], [`Context::next_notice`] |
 //! | monitor a site's searches and beacons | [`traffic_monitor`] |
 //!

@@ -13,7 +13,7 @@ use fodo_data::{Now, TimeStamp};
 use crate::limit;
 use crate::sync::lock;
 
-/// Severity of a line, the most severe first.
+/// Severity of a line, the most severe first. [`Log`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The server cannot do its work.
@@ -26,7 +26,7 @@ pub enum Level {
     Debug,
 }
 
-/// One line.
+/// One line. [`Log`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// Its severity.
@@ -44,6 +44,21 @@ pub struct LogLine {
 }
 
 /// A destination for lines. Clones share the destination and the rate limit.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use fodo_net::log::{Level, Log, LogLine};
+///
+/// let (sender, lines) = mpsc::channel::<LogLine>();
+/// let log = Log::new(Level::Warning, move |line| drop(sender.send(line.clone())));
+/// log.note(Level::Info, "below the level of this log");
+/// log.note(Level::Warning, "the disk is nearly full");
+/// assert_eq!(lines.try_iter().map(|line| line.what).collect::<Vec<_>>(), ["the disk is nearly full"]);
+///
+/// // A server without a log has this one.
+/// Log::silent().note(Level::Error, "dropped");
+/// ```
 #[derive(Clone)]
 pub struct Log {
     level: Level,

@@ -14,6 +14,16 @@ use crate::{limit, socket};
 
 /// Forwards the beacons that reach this host to every registered client on it. Stops when dropped.
 ///
+/// ```
+/// use fodo_net::Repeater;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let repeater = Repeater::start(0)?; // 5065 at most sites; 0: any free port, for a test
+/// println!("port {}, {} clients", repeater.port(), repeater.n_clients());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Runs on the client thread of this process. Needs no permission, and no configuration except its port. Programs that
 /// use libca or Fodo can register with it, just as Fodo's clients can register with libca's repeater.
 #[derive(Debug)]

@@ -1,4 +1,29 @@
 //! Monitoring the searches and beacons of other programs, and searching for names independently of any client.
+//!
+//! ```
+//! # let (server, _context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! # let config = server.client_config();
+//! use std::time::Duration;
+//!
+//! use fodo_net::traffic_monitor::TrafficMonitor;
+//!
+//! # fn main_with(config: fodo_net::ClientConfig) -> std::io::Result<()> {
+//! // `TrafficMonitor::listening` also receives the searches and beacons of other programs.
+//! let mut monitor = TrafficMonitor::searching(&config)?;
+//! monitor.search("demo:gap");
+//! monitor.run(Duration::from_secs(5), |traffic| !traffic.is_waiting())?;
+//!
+//! for name in monitor.traffic().names() {
+//!     println!("{} is served by {:?}", name.name, name.servers);
+//! }
+//! println!("received on {:?}", monitor.listening_on());
+//! for host in monitor.take_unresolved() {
+//!     println!("unknown host {host}");
+//! }
+//! # Ok(())
+//! # }
+//! # main_with(config).unwrap();
+//! ```
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -56,6 +81,22 @@ impl TrafficMonitor {
     ///
     /// A unicast datagram reaches only one program of a host, so it is received only while no server of this host uses
     /// the port; broadcasts and multicasts reach all programs. Fails if no port can be shared.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use fodo_net::ClientConfig;
+    /// use fodo_net::traffic_monitor::{NameState, TrafficMonitor};
+    ///
+    /// let mut monitor = TrafficMonitor::listening(&ClientConfig::from_env()?)?;
+    /// monitor.run(Duration::from_secs(60), |_traffic| false)?;
+    /// for name in monitor.traffic().names().iter().filter(|name| name.state == NameState::Dead) {
+    ///     println!("no server has {}, for which {} clients search", name.name, name.clients.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn listening(config: &ClientConfig) -> io::Result<TrafficMonitor> {
         let mut monitor = TrafficMonitor::searching(config)?;
         let listed = config.search_addresses.iter().map(SocketAddr::port);
@@ -76,7 +117,7 @@ impl TrafficMonitor {
             monitor.sockets.push(socket::multicast_udp(*group.ip(), &interfaces::own_addresses(), group.port())?);
         }
         if monitor.sockets.is_empty() {
-            let reason = "no search addresses: EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO";
+            let reason = "the configuration contains no search address; add one, or search on all interfaces";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         monitor.registration = config.repeater_port.map(|port| {

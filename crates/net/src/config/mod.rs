@@ -130,6 +130,14 @@ pub struct ServerConfig {
 }
 
 /// Limits on what clients may use. Each is far above the needs of a well-behaved client.
+///
+/// ```
+/// use fodo_net::{Quotas, ServerConfig};
+///
+/// // A gateway opens many circuits from one host.
+/// let quotas = Quotas { host_circuits: 2000, ..Quotas::default() };
+/// let config = ServerConfig { quotas, ..ServerConfig::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// Bytes for all circuits of one host together: their state and their queues. One circuit may use half of them for

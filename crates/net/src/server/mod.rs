@@ -71,7 +71,8 @@ impl std::error::Error for ServerError {
     }
 }
 
-/// Counters of the updates of a server's PVs, summed over all subscriptions so far.
+/// Counters of the updates of a server's PVs, summed over all subscriptions so far. [`Server::update_counts`] has an
+/// example.
 ///
 /// A post counts once for each subscription whose mask it matches. Posts in neither counter are still waiting in a
 /// ring, because the circuit's buffer is full, or were dropped when a subscription ended.
@@ -215,6 +216,17 @@ impl Server {
     }
 
     /// The update counters so far. Exact once the circuits are idle.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use fodo_net::{PvTable, Server, ServerConfig};
+    /// # let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::new()))?;
+    /// let counts = server.update_counts();
+    /// println!("{} updates sent, {} merged", counts.sent, counts.merged);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn update_counts(&self) -> UpdateCounts {
         self.observer.counts().updates
     }
@@ -273,11 +285,21 @@ impl Server {
     }
 
     /// The TCP port of its circuits.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use fodo_net::{PvTable, Server, ServerConfig};
+    /// # let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::new()))?;
+    /// println!("TCP port {}, UDP port {}", server.tcp_port(), server.udp_port());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tcp_port(&self) -> u16 {
         self.tcp_port
     }
 
-    /// The UDP port on which it receives searches.
+    /// The UDP port on which it receives searches. [`Server::tcp_port`] has an example.
     pub fn udp_port(&self) -> u16 {
         self.udp_port
     }

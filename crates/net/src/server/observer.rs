@@ -14,7 +14,7 @@ use super::reactor::{Inbox, ReactorMessage};
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
 
-/// One client, as seen by the server.
+/// One client, as seen by the server; see [`Observer::clients`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientStatus {
     /// Its end of the connection.
@@ -37,7 +37,7 @@ pub struct ClientStatus {
     pub waiting: Option<Duration>,
 }
 
-/// Counters of a server since its start.
+/// Counters of a server since its start; see [`Observer::counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     /// Updates sent and merged.
@@ -59,7 +59,7 @@ pub struct ServerCounts {
 /// The host with the most clients without a channel.
 ///
 /// `clients`: the clients of a server, see [`Observer::clients`]. Returns the host and the number of its clients
-/// without a channel; `None` if every client has one.
+/// without a channel; `None` if every client has one. [`Observer`] has an example.
 pub fn host_with_most_unused_clients(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
     let mut n_of_host: HashMap<IpAddr, usize> = HashMap::new();
     for client in clients.iter().filter(|client| client.n_channels == 0) {
@@ -70,6 +70,28 @@ pub fn host_with_most_unused_clients(clients: &[ClientStatus]) -> Option<(IpAddr
 
 /// A handle to observe a server. After the server has stopped, no clients are reported and the counters keep their
 /// values.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use fodo_net::{PvTable, Server, ServerConfig, host_with_most_unused_clients};
+///
+/// # fn main() -> Result<(), fodo_net::ServerError> {
+/// let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::new()))?;
+/// let observer = server.observer();
+/// let counts = observer.counts();
+/// println!("{} searches, {} updates sent", counts.searches, counts.updates.sent);
+///
+/// let clients = observer.clients();
+/// for client in &clients {
+///     println!("{}@{}: {} bytes queued", client.user, client.address, client.queued_bytes);
+/// }
+/// if let Some((host, n_clients)) = host_with_most_unused_clients(&clients) {
+///     println!("{host} has {n_clients} clients without a channel");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Observer {
     inboxes: Vec<Arc<Inbox>>,

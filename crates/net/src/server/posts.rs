@@ -11,6 +11,17 @@ use crate::sync::lock;
 ///
 /// A subscription is a cursor on the ring. A post costs each circuit one message, regardless of its number of
 /// subscriptions, and none while the previous message is pending.
+///
+/// ```
+/// use fodo_net::{EventMask, Post, Posts, Reading, Value};
+///
+/// let posts = Posts::new(8);
+/// if posts.has_listeners() {
+///     posts.post(Post { mask: EventMask::VALUE | EventMask::LOG, reading: Reading::bare(Value::from(21.7)) });
+/// }
+/// ```
+///
+/// [`Pv`](crate::Pv) has an example of a PV with posts.
 #[derive(Debug)]
 pub struct Posts {
     state: Mutex<PostsState>,

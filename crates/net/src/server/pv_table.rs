@@ -45,6 +45,15 @@ impl PvTable {
 
     /// Adds a PV; one that already has this name is replaced and returned.
     ///
+    /// ```
+    /// use fodo_net::{PvTable, SharedPv};
+    ///
+    /// let table = PvTable::new();
+    /// table.insert("lab:temperature", SharedPv::new(21.5));
+    /// assert_eq!(table.names(), ["lab:temperature"]);
+    /// assert!(table.remove("lab:temperature").is_some());
+    /// ```
+    ///
     /// Channels that are open to a replaced PV stay open to it until their clients reconnect.
     pub fn insert(&self, name: impl Into<String>, pv: impl Into<Arc<dyn Pv>>) -> Option<Arc<dyn Pv>> {
         self.write().insert(name.into(), pv.into())

@@ -35,8 +35,8 @@ use crate::{clock, limit};
 ///         _ => Err(PutRefusal::Rejected("must be between 0 and 5".into())),
 ///     })
 ///     .build();
-/// # assert_eq!(pressure.reading().alarm, alarm);
-/// # assert_eq!(voltage.value(), Value::from(0.0));
+/// assert_eq!(pressure.reading().alarm, alarm);
+/// assert_eq!(voltage.value(), Value::from(0.0));
 /// ```
 #[derive(Clone)]
 pub struct SharedPv(Arc<SharedPvCore>);
@@ -68,6 +68,23 @@ enum OnPut {
 }
 
 /// A put of a client that the program completes when it has carried it out.
+///
+/// ```
+/// use fodo_net::{DeferredPut, PutRefusal, SharedPv};
+///
+/// fn carry_out(put: DeferredPut) {
+///     match put.value.to_f64() {
+///         Ok(degrees) if degrees.abs() <= 90.0 => {
+///             put.pv.post(degrees);
+///             put.complete();
+///         }
+///         _ => put.refuse(PutRefusal::Rejected("must be between -90 and 90".into())),
+///     }
+/// }
+///
+/// let angle = SharedPv::builder(0.0).on_put_deferred(carry_out).build();
+/// # drop(angle);
+/// ```
 ///
 /// Dropping it without [`DeferredPut::complete`] refuses the put.
 #[derive(Debug)]
@@ -113,6 +130,13 @@ impl SharedPvBuilder {
     }
 
     /// The maximum number of elements of an array; by default the length of the initial value, at least 1.
+    ///
+    /// ```
+    /// use fodo_net::SharedPv;
+    ///
+    /// let spectrum = SharedPv::builder(Vec::<f64>::new()).count_max(4096).build();
+    /// spectrum.post(vec![0.0, 1.0, 4.0]);
+    /// ```
     pub fn count_max(mut self, count_max: u32) -> SharedPvBuilder {
         self.count_max = Some(count_max);
         self
@@ -121,7 +145,9 @@ impl SharedPvBuilder {
     /// The access rights of each client. By default every client may read, and may write if the PV accepts puts.
     ///
     /// `rights`: called on the server's threads when a client creates a channel, and after
-    /// [`RightsSignal::notify_changed`](crate::RightsSignal::notify_changed).
+    /// [`RightsSignal::notify_changed`](crate::RightsSignal::notify_changed). [`Server::rights_signal`] has an example.
+    ///
+    /// [`Server::rights_signal`]: crate::Server::rights_signal
     pub fn rights(mut self, rights: impl Fn(&Peer) -> Rights + Send + Sync + 'static) -> SharedPvBuilder {
         self.rights = Some(Box::new(rights));
         self

@@ -50,7 +50,7 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// What a server reports about a PV when a client connects.
+/// What a server reports about a PV when a client connects; see [`Pv`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PvFacts {
     /// The type of an element.
@@ -63,6 +63,19 @@ pub struct PvFacts {
 
 /// The client of a request. Only the address is reliable: the client itself sends user and host, before its first
 /// channel.
+///
+/// ```
+/// use fodo_net::{Peer, PutRefusal, SharedPv};
+///
+/// let accepts = |peer: &Peer| peer.user == "operator" || peer.address.ip().is_loopback();
+/// let gap = SharedPv::builder(12.5)
+///     .on_put(move |value, peer| match accepts(peer) {
+///         true => Ok(value),
+///         false => Err(PutRefusal::Rejected(format!("{} on {} may not move the gap", peer.user, peer.host))),
+///     })
+///     .build();
+/// # drop(gap);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The user name.
@@ -140,7 +153,7 @@ pub trait Pv: Send + Sync {
     /// default every client may read and write.
     ///
     /// The server refuses requests that are not allowed. A PV that no client may write sets [`PvFacts::is_read_only`]
-    /// instead.
+    /// instead. [`Server::rights_signal`](crate::Server::rights_signal) has an example.
     fn rights(&self, _by: &Peer) -> Rights {
         Rights { read: true, write: true }
     }
@@ -148,7 +161,7 @@ pub trait Pv: Send + Sync {
     /// The client of a put in progress has disconnected: drop the put if its processing has not started. Does nothing by
     /// default.
     ///
-    /// `put`: its [`Completion::number`].
+    /// `put`: its [`Completion::number`]. [`Completion`] has an example.
     fn cancel_put(&self, put: u64) {
         let _ = put;
     }
@@ -163,13 +176,31 @@ pub trait Pv: Send + Sync {
         Some(reading)
     }
 
-    /// What only Channel Access requests of a PV; called when such a request is received. `None` by default.
+    /// What only Channel Access requests of a PV; called when such a request is received. `None` by default. See
+    /// [`ChannelAccessPv`].
     fn channel_access(&self) -> Option<&dyn ChannelAccessPv> {
         None
     }
 }
 
 /// What only Channel Access requests of a PV; see [`Pv::channel_access`].
+///
+/// ```
+/// use fodo_net::{ChannelAccessPv, PutRefusal, Severity};
+///
+/// struct Motor;
+///
+/// impl ChannelAccessPv for Motor {
+///     fn class_name(&self) -> &'static str {
+///         "motor"
+///     }
+///
+///     fn acknowledge(&self, _transient: Option<bool>, _severity: Option<Severity>) -> Result<(), PutRefusal> {
+///         Err(PutRefusal::Rejected("alarms of this PV are not acknowledged".into()))
+///     }
+/// }
+/// # assert_eq!(Motor.class_name(), "motor");
+/// ```
 pub trait ChannelAccessPv {
     /// The reply to `DBR_CLASS_NAME`: the record type. A PV without this trait replies `pv`.
     fn class_name(&self) -> &'static str;
@@ -182,7 +213,8 @@ pub trait ChannelAccessPv {
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
 }
 
-/// Makes a server check the access rights of its clients again.
+/// Makes a server check the access rights of its clients again. [`Server::rights_signal`](crate::Server::rights_signal)
+/// has an example.
 #[derive(Clone, Debug)]
 pub struct RightsSignal(pub(super) Vec<Arc<Inbox>>);
 
@@ -224,6 +256,34 @@ impl std::error::Error for PutRefusal {}
 ///
 /// A completion that is dropped without [`Completion::complete`], for example by a panic, refuses the put. So no client
 /// waits forever, or takes a failed put for a completed one.
+///
+/// ```
+/// use std::collections::VecDeque;
+///
+/// use fodo_net::{Completion, PutRefusal};
+///
+/// /// Puts that wait for a slow device, in the order of their arrival.
+/// #[derive(Default)]
+/// struct Waiting(VecDeque<Completion>);
+///
+/// impl Waiting {
+///     fn device_finished(&mut self, failure: Option<String>) {
+///         let Some(completion) = self.0.pop_front() else { return };
+///         match failure {
+///             None => completion.complete(),
+///             Some(reason) => completion.refuse(PutRefusal::ProcessingFailed(reason)),
+///         }
+///     }
+///
+///     /// Called by `Pv::cancel_put`.
+///     fn cancel(&mut self, put: u64) {
+///         self.0.retain(|completion| completion.number() != put);
+///     }
+/// }
+/// # let mut waiting = Waiting::default();
+/// # waiting.device_finished(None);
+/// # waiting.cancel(1);
+/// ```
 #[derive(Debug)]
 pub struct Completion {
     inbox: Arc<Inbox>,
