@@ -120,6 +120,34 @@ impl MsiLexer<'_> {
     }
 }
 
+/// The position in the file, which decides what may follow.
+#[derive(Clone, Copy, PartialEq)]
+enum MsiPosition {
+    /// Outside of a `file` block.
+    Outside,
+    /// Directly after `file NAME {`: `pattern` or a row must follow.
+    BlockStart,
+    /// In a `file` block after `pattern` or a row: the block may end.
+    Block,
+    /// In a `file` block after `global`: the block must not end.
+    BlockAfterGlobal,
+}
+
+impl MsiPosition {
+    fn expected(self) -> &'static str {
+        match self {
+            MsiPosition::Outside => "file, global, pattern or '{'",
+            MsiPosition::Block => "pattern, '{' or '}'",
+            MsiPosition::BlockStart | MsiPosition::BlockAfterGlobal => "pattern or '{'",
+        }
+    }
+
+    /// The position after `pattern` or a row.
+    fn after_row(self) -> MsiPosition {
+        if self == MsiPosition::Outside { self } else { MsiPosition::Block }
+    }
+}
+
 struct MsiParser<'a> {
     words: MsiLexer<'a>,
     environment: &'a Macros,
@@ -130,25 +158,32 @@ struct MsiParser<'a> {
 
 impl MsiParser<'_> {
     fn all(&mut self) -> Result<(), LoadError> {
-        let (mut template, mut pattern, mut is_in_file) = (None, None, false);
+        let (mut template, mut pattern, mut position) = (None, None, MsiPosition::Outside);
         loop {
+            let is_block_start = position == MsiPosition::BlockStart;
             match &self.token {
                 MsiToken::Separator => {}
-                MsiToken::End => return Ok(()),
-                MsiToken::Close if is_in_file => (template, pattern, is_in_file) = (None, None, false),
-                MsiToken::Text(word) if word == "global" => {
+                MsiToken::End if !is_block_start => return Ok(()),
+                MsiToken::Close if position == MsiPosition::Block => {
+                    (template, pattern, position) = (None, None, MsiPosition::Outside);
+                }
+                MsiToken::Text(word) if word == "global" && !is_block_start => {
                     self.opened()?;
                     let macros = self.definitions()?;
                     self.sets.push(TemplateStatement::Global(macros));
+                    if position == MsiPosition::Block {
+                        position = MsiPosition::BlockAfterGlobal;
+                    }
                 }
-                MsiToken::Text(word) if word == "file" => {
+                MsiToken::Text(word) if word == "file" && !is_block_start => {
                     template = Some(self.template_name()?);
                     self.opened()?;
-                    (pattern, is_in_file) = (None, true);
+                    (pattern, position) = (None, MsiPosition::BlockStart);
                 }
                 MsiToken::Text(word) if word == "pattern" => {
                     self.opened()?;
                     pattern = Some(self.texts("the name of a macro")?);
+                    position = position.after_row();
                 }
                 MsiToken::Open => {
                     let place = format!("{}:{}", self.words.file, self.words.line + 1);
@@ -160,10 +195,11 @@ impl MsiParser<'_> {
                         return Err(self.words.error(format!("more than {INSTANCES_MAX} instances")));
                     }
                     self.sets.push(TemplateStatement::Instance { template: template.clone(), macros, place });
+                    position = position.after_row();
                 }
                 token => {
-                    let expected = if is_in_file { "pattern, '{' or '}'" } else { "file, global, pattern or '{'" };
-                    return Err(self.words.error(format!("found {}, expected {expected}", token.shown())));
+                    let message = format!("found {}, expected {}", token.shown(), position.expected());
+                    return Err(self.words.error(message));
                 }
             }
             self.token = self.words.next()?;
@@ -235,5 +271,35 @@ impl MsiParser<'_> {
         }
         let pairs: Vec<String> = names.iter().zip(&values).map(|(name, value)| format!("{name}={value}")).collect();
         Ok(pairs.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The statements: `global MACROS` or `TEMPLATE MACROS`.
+    fn parsed(text: &str) -> Result<Vec<String>, String> {
+        let shown = |statement: TemplateStatement| match statement {
+            TemplateStatement::Global(macros) => format!("global {macros}"),
+            TemplateStatement::Instance { template, macros, .. } => {
+                format!("{} {macros}", template.unwrap_or_default())
+            }
+        };
+        let (statements, _) = template_sets("f", text.as_bytes(), &Macros::default()).map_err(|error| error.message)?;
+        Ok(statements.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn global_in_a_file_block_follows_a_pattern_or_a_row_and_precedes_another_one() {
+        let block = "file t { {a=1} global {b=2} {a=3} pattern {a} global {b=4} {5} }";
+        let refused = |found: &str| Err(format!("found {found}, expected pattern or '{{'"));
+
+        assert_eq!(parsed(block).unwrap(), ["t a=1", "global b=2", "t a=3", "global b=4", "t a=5"]);
+        assert_eq!(parsed("file t { {a=1} global {b=2} file u { {a=3} }").unwrap(), ["t a=1", "global b=2", "u a=3"]);
+        assert_eq!(parsed("file t { global {b=2} {a=1} }"), refused("\"global\""));
+        assert_eq!(parsed("file t { {a=1} global {b=2} }"), refused("'}'"));
+        assert_eq!(parsed("file t { }"), refused("'}'"));
+        assert_eq!(parsed("file t {"), refused("the end of the file"));
     }
 }
