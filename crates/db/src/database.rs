@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::filter::{ChannelError, ChannelField, FilterContext};
 use crate::input::Input;
 use crate::load::{Info, LoadError, Loader};
-use crate::menu::PINI_AT_START;
+use crate::menu::{PINI_AT_START, PINI_RUNNING};
 use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::{Engine, EngineCall, make_passive_without_interrupts};
 use crate::process::post::prime_filters;
@@ -261,9 +261,13 @@ fn start(call: &mut EngineCall) {
         }
     }
     at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
-    for (.., record) in at_init {
+    for (pini, .., record) in at_init {
         call.begin_chain();
         call.process(record);
+        if pini != PINI_RUNNING {
+            // As in Base, the scans do not run yet, and no record receives the event.
+            call.engine.deferred.drop_events();
+        }
     }
     for record in filtered {
         call.core.with(record, prime_filters);

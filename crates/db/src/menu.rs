@@ -91,4 +91,6 @@ pub(crate) const IO_INTERRUPT: u16 = 2;
 pub(crate) const NO_SCAN: u16 = u16::MAX;
 
 /// The choices of `PINI` that process a record when the IOC starts: YES, RUN and RUNNING, in the order of processing.
-pub(crate) const PINI_AT_START: [u16; 3] = [1, 2, 3];
+pub(crate) const PINI_AT_START: [u16; 3] = [1, 2, PINI_RUNNING];
+/// The choice of `PINI` that processes a record when the scans have started.
+pub(crate) const PINI_RUNNING: u16 = 3;

@@ -106,6 +106,12 @@ impl DeferredQueue {
         false
     }
 
+    /// Drops the events that are pending.
+    pub(crate) fn drop_events(&mut self) {
+        self.queue.retain(|deferred| !matches!(deferred, Deferred::Event { .. }));
+        self.n_events = 0;
+    }
+
     /// Queues the records of an event before all other work, in their order.
     pub(crate) fn scan_by_event(&mut self, records: Vec<u32>) {
         for record in records.into_iter().rev() {

@@ -74,6 +74,7 @@ impl OutputRecord for Aao {
 
     fn prepare(step: &mut Step<'_, '_, Self>) -> bool {
         let mut is_read = true;
+        step.lock().common.undefined = 0;
         if step.lock().output_mode == CLOSED_LOOP {
             let kind = step.lock().array_meta().kind;
             let fetched = step.read_link_array("DOL", |aao| &aao.desired_output, kind);
@@ -87,7 +88,6 @@ impl OutputRecord for Aao {
     }
 
     fn monitor(&mut self, posts: &mut RecordPosts) {
-        self.common.undefined = 0;
         array::monitor(self, posts);
     }
 }

@@ -58,7 +58,10 @@ impl Record for Bo {
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         match field {
-            VAL => binary_labels(&self.zero_name, &self.one_name, meta),
+            VAL => {
+                binary_labels(&self.zero_name, &self.one_name, meta);
+                meta.control = Limits { low: 0.0, high: u16::MAX.into() };
+            }
             HIGH => {
                 meta.units = "s".into();
                 meta.precision = 2;
@@ -126,10 +129,10 @@ impl OutputRecord for Bo {
                 let bo = step.lock();
                 let (name, is_on) = (bo.output.address(), bo.value != 0);
                 step.set_state(&name, is_on);
-                WriteResult::Done(true)
+                WriteResult::Done { is_ok: true }
             }
             // This implementation has no errors of time providers to reset.
-            DeviceSupport::GeneralTime => WriteResult::Done(true),
+            DeviceSupport::GeneralTime => WriteResult::Done { is_ok: true },
             _ => output::write_link(step),
         }
     }

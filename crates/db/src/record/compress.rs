@@ -9,7 +9,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu::{self, INVALID, YES};
 use crate::process::post::RecordPosts;
-use crate::process::step::{LinkError, ProcessOutcome, Step};
+use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
 
@@ -106,23 +106,22 @@ impl Record for Compress {
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let size = step.size_at(|compress| &compress.input);
-        let fetched = match size {
-            Some(size) => {
-                let compress = step.lock();
-                if i64::from(compress.input_size) != i64::from(size) {
-                    compress.input_size = i32::try_from(size).unwrap_or(i32::MAX);
-                    compress.restart();
-                }
-                step.read_link_array("INP", |compress| &compress.input, Kind::F64)
+        let mut fetched = None;
+        if let Some(size) = size {
+            let compress = step.lock();
+            if i64::from(compress.input_size) != i64::from(size) {
+                compress.input_size = i32::try_from(size).unwrap_or(i32::MAX);
+                compress.restart();
             }
-            None => {
-                step.lock().common.raise(Status::LINK, INVALID);
-                Ok(None)
-            }
-        };
-        let is_whole = match &fetched {
-            Ok(Some(value)) => step.lock().take(&numbers(value)),
-            Ok(None) | Err(LinkError) => true,
+            // As in Base, a failed read is an alarm only: whatever started the processing succeeds.
+            fetched = step.read_link_array("INP", |compress| &compress.input, Kind::F64).ok().flatten();
+        }
+        let samples = fetched.as_ref().map(numbers).unwrap_or_default();
+        let is_whole = if samples.is_empty() {
+            step.lock().common.raise(Status::LINK, INVALID);
+            true
+        } else {
+            step.lock().take(&samples)
         };
         if !is_whole {
             return ProcessOutcome::NoForward;
@@ -130,7 +129,7 @@ impl Record for Compress {
         step.lock().common.undefined = 0;
         step.stamp(None);
         step.post(Compress::monitor);
-        ProcessOutcome::done(fetched.is_ok())
+        ProcessOutcome::Done
     }
 }
 
@@ -171,7 +170,6 @@ impl Compress {
     /// Source: EPICS record reference, compress, "Algorithms and Related Parameters"; compared with softIoc 7.0.10.
     fn take(&mut self, samples: &[f64]) -> bool {
         match (self.algorithm(), samples) {
-            (_, []) => false,
             (Algorithm::Average, samples) => self.average(samples),
             (Algorithm::Circular, samples) => {
                 self.add(samples);

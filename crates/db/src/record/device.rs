@@ -95,7 +95,7 @@ pub(crate) fn process<R: InputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOutc
 fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, ProcessOutcome> {
     let read = match input_source::<R, R::SimulatedValue>(step) {
         InputSource::Device => read_device(step).ok_or(ProcessOutcome::Waiting)?,
-        InputSource::Simulation(value, is_raw) => {
+        InputSource::Simulation { value, is_raw } => {
             let record = step.lock();
             record.simulate(value, is_raw);
             record.common().undefined = 0;

@@ -58,7 +58,7 @@ impl Record for Event {
                 Ok(Some(value)) => step.lock().store(value),
                 Err(LinkError) => is_read = false,
             },
-            InputSource::Simulation(value, _) => {
+            InputSource::Simulation { value, .. } => {
                 let event = step.lock();
                 if let Some(value) = value {
                     event.simulation_value = cut(value);

@@ -126,7 +126,7 @@ impl Record for Histogram {
                     step.lock().signal = signal;
                 }
             }
-            InputSource::Simulation(value, _) => {
+            InputSource::Simulation { value, .. } => {
                 let histogram = step.lock();
                 histogram.simulation_value = value.unwrap_or(histogram.simulation_value);
                 histogram.signal = histogram.simulation_value;

@@ -109,8 +109,8 @@ pub(crate) trait OutputRecord: OutputFields + Simulated {
 pub(crate) enum WriteResult {
     /// Not written: the alarm and IVOA forbid it.
     Suppressed,
-    /// Written; the flag says whether that succeeded.
-    Done(bool),
+    /// Written, or there was nothing to write.
+    Done { is_ok: bool },
     /// The record waits for completion.
     Waiting(ProcessOutcome),
 }
@@ -121,7 +121,7 @@ pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOut
     step.lock().check();
     match drive(step) {
         WriteResult::Suppressed => {}
-        WriteResult::Done(is_written) => is_ok = is_written && (is_ok || !R::REPORTS_READ_FAILURE),
+        WriteResult::Done { is_ok: is_written } => is_ok = is_written && (is_ok || !R::REPORTS_READ_FAILURE),
         WriteResult::Waiting(outcome) => return outcome,
     }
     if step.is_completion {
@@ -211,7 +211,8 @@ fn drive<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
     let kind = step.kind_at(R::value_link);
     match output_target(step, |record| R::to_target_kind(record.simulated_value(), kind)) {
         OutputTarget::Device => R::write(step),
-        OutputTarget::Done(is_ok) => WriteResult::Done(is_ok || !R::REPORTS_WRITE_FAILURE),
+        OutputTarget::Simulated { is_ok } => WriteResult::Done { is_ok: is_ok || !R::REPORTS_WRITE_FAILURE },
+        OutputTarget::Invalid => WriteResult::Done { is_ok: false },
         OutputTarget::Waiting(delay_s) => WriteResult::Waiting(step.complete_after(delay_s)),
     }
 }
@@ -221,11 +222,11 @@ pub(crate) fn write_link<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteRe
     let device = DeviceSupport::of(step.lock());
     let is_async = device == DeviceSupport::Async;
     if is_async && step.is_completion {
-        return WriteResult::Done(true);
+        return WriteResult::Done { is_ok: true };
     }
     let value = step.lock().value_to_write();
     if device != DeviceSupport::Stdio && step.lock().output().is_constant() {
-        return WriteResult::Done(true);
+        return WriteResult::Done { is_ok: true };
     }
     let kind = step.kind_at(R::output);
     if device == DeviceSupport::Stdio {
@@ -233,12 +234,14 @@ pub(crate) fn write_link<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteRe
         if let (Some(Scalar::Text(line)), Some(stream)) = (value.as_ref().and_then(Value::first), stream) {
             step.print(stream, line);
         }
-        return WriteResult::Done(true);
+        return WriteResult::Done { is_ok: true };
     }
-    let Some(value) = value.and_then(|value| R::to_target_kind(value, kind)) else { return WriteResult::Done(true) };
+    let Some(value) = value.and_then(|value| R::to_target_kind(value, kind)) else {
+        return WriteResult::Done { is_ok: true };
+    };
     if is_async && step.write_link_with_completion(R::output, value.clone(), 0) {
         return WriteResult::Waiting(ProcessOutcome::Waiting);
     }
     let is_ok = step.write_link("OUT", R::output, value).is_ok();
-    WriteResult::Done(is_ok || !(R::REPORTS_WRITE_FAILURE || is_async))
+    WriteResult::Done { is_ok: is_ok || !(R::REPORTS_WRITE_FAILURE || is_async) }
 }

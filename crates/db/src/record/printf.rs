@@ -49,9 +49,11 @@ impl Record for Printf {
         self.length == 0
     }
 
-    fn after_put(&mut self, _field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
-        self.length = length(&self.value);
-        posts.post(self, LEN, CHANGED);
+    fn after_put(&mut self, _field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
+        // A put does not change LEN, as in Base. While LEN is 0, VAL has no value to read.
+        if self.length == 0 {
+            self.value = Text::EMPTY;
+        }
         Ok(())
     }
 

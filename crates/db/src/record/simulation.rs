@@ -63,8 +63,8 @@ pub(crate) use simulated;
 pub(crate) enum InputSource<T> {
     /// The device.
     Device,
-    /// SIOL; `None` if SIOL is constant and SVAL is the value. The flag says whether SIMM is RAW.
-    Simulation(Option<T>, bool),
+    /// SIOL; without a value if SIOL is constant and SVAL is the value. `is_raw`: SIMM is RAW.
+    Simulation { value: Option<T>, is_raw: bool },
     /// SIOL cannot be read, or SIMM is invalid.
     Failed,
     /// The record waits for SDLY.
@@ -76,8 +76,10 @@ pub(crate) enum InputSource<T> {
 pub(crate) enum OutputTarget {
     /// The value has to be written to the device.
     Device,
-    /// The value was written to SIOL; the flag says whether that succeeded.
-    Done(bool),
+    /// The value was written to SIOL, or there was nothing to write.
+    Simulated { is_ok: bool },
+    /// SIMM is invalid; the alarm is raised.
+    Invalid,
     /// The record waits for SDLY.
     Waiting(f64),
 }
@@ -120,7 +122,7 @@ pub(crate) fn input_source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>)
     match simulation_mode(step) {
         SimulationMode::Device => InputSource::Device,
         SimulationMode::Simulated { is_raw } => match step.read_link("SIOL", R::value_link) {
-            Ok(value) => InputSource::Simulation(value, is_raw),
+            Ok(value) => InputSource::Simulation { value, is_raw },
             Err(LinkError) => InputSource::Failed,
         },
         SimulationMode::Invalid => InputSource::Failed,
@@ -167,12 +169,12 @@ pub(crate) fn output_target<R: Simulated>(
             if let Some(delay_s) = raise_and_delay(step) {
                 return OutputTarget::Waiting(delay_s);
             }
-            let Some(value) = value(step.lock()) else { return OutputTarget::Done(true) };
-            OutputTarget::Done(step.write_link("SIOL", R::value_link, value).is_ok())
+            let Some(value) = value(step.lock()) else { return OutputTarget::Simulated { is_ok: true } };
+            OutputTarget::Simulated { is_ok: step.write_link("SIOL", R::value_link, value).is_ok() }
         }
         _ => {
             step.lock().common().raise(Status::SOFT, INVALID);
-            OutputTarget::Done(false)
+            OutputTarget::Invalid
         }
     }
 }
