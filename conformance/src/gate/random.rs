@@ -176,7 +176,9 @@ fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
         if field == "VAL" || dice.below(if is_link { 3 } else { FIELDS_SET_EVERY }) != 0 {
             continue;
         }
-        if let Some(value) = value(dice, record_type, &field, SetBy::File) {
+        // The value is chosen in any case, so that the rest of the database stays the same.
+        let chosen = value(dice, record_type, &field, SetBy::File);
+        if let Some(value) = chosen.filter(|_| !disables_long_text(record_type, &field)) {
             set.push((field, value));
         }
     }
@@ -220,8 +222,11 @@ fn value(dice: &mut Dice, record_type: &str, field: &str, place: SetBy) -> Optio
         _ if place == SetBy::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
         Domain::Number if place == SetBy::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
         Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
-        // INAV and similar fields begin to follow such a link at another time: see the page on differences.
-        Domain::Link(modifiers) if record_type == "calcout" && place == SetBy::Put => Some(link(dice, modifiers, "")),
+        // INAV and similar fields begin to follow a link to an unknown PV at another time, and OUTV does not follow a JSON
+        // link: see the page on differences.
+        Domain::Link(modifiers) if record_type == "calcout" && place == SetBy::Put => {
+            Some(link(dice, modifiers, "")).map(|link| if link.starts_with('{') { String::new() } else { link })
+        }
         Domain::Link(modifiers) => Some(link(dice, modifiers, "$(P)nobody")),
         Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
     }
@@ -280,6 +285,14 @@ fn request(dice: &mut Dice, record: &RecordName) -> GateStep {
     let count = *dice.one_of(&[0, 1, 1, 2, 5]);
     // softIoc returns several elements of a text as characters or states: see the page on differences.
     let dbr = if count > 1 && [3, 4].contains(&(dbr % 7)) && dbr < 35 { dbr / 7 * 7 + 6 } else { dbr };
+    // softIoc writes the state of a record when it returns another text of the record as a state: see the same page.
+    let has_states = ["bi", "bo", "mbbi", "mbbo"].contains(&record.record_type.as_str());
+    let is_state_read = has_states && !is_value && is_text(&field) && dbr < 35 && dbr % 7 == 3;
+    let dbr = if is_state_read { dbr / 7 * 7 } else { dbr };
+    // softIoc sends no element of a long text without text, and several class names: see the same page.
+    let is_long_text =
+        LONG_TEXTS.contains(&record.record_type.as_str()) && (is_value || ["VAL", "OVAL"].contains(&&*field));
+    let count = if count == 0 && (is_long_text || dbr == DbrType::CLASS_NAME.0) { 1 } else { count };
     GateStep::Request { pv, way, dbr: DbrType(dbr), count }
 }
 
@@ -332,12 +345,25 @@ fn step(dice: &mut Dice, record: &RecordName) -> GateStep {
     }
 }
 
+/// The record types whose VAL is a long text.
+const LONG_TEXTS: [&str; 3] = ["lsi", "lso", "printf"];
+
 /// Whether both servers treat a put to this field differently: a link or constant for an input of a calcout, and the
 /// disabling of a record with a long text.
 fn is_on_the_page_on_differences(record_type: &str, field: &str) -> bool {
-    const OWN_MEMORY: [&str; 3] = ["lsi", "lso", "printf"];
-    record_type == "calcout" && field.starts_with("INP")
-        || OWN_MEMORY.contains(&record_type) && ["SDIS", "DISA", "DISV"].contains(&field)
+    record_type == "calcout" && field.starts_with("INP") || disables_long_text(record_type, field)
+}
+
+/// Whether the field can disable a record with a long text.
+fn disables_long_text(record_type: &str, field: &str) -> bool {
+    LONG_TEXTS.contains(&record_type) && ["SDIS", "DISA", "DISV"].contains(&field)
+}
+
+/// Whether a field of a record with states is a text, other than a link.
+fn is_text(field: &str) -> bool {
+    const NAMES: [&str; 9] = ["NAME", "DESC", "ASG", "EVNT", "AMSG", "NAMSG", "ZNAM", "ONAM", "RTYP"];
+    // ZRST to FFST; MLST is a number.
+    NAMES.contains(&field) || field.len() == 4 && field.ends_with("ST") && field != "MLST"
 }
 
 /// A number; one in eight exceeds the range of some kinds.
