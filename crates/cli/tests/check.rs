@@ -379,7 +379,7 @@ fn check_finds_every_request_file_fault_at_its_position() {
     for (index, (line, at, level, message)) in REQUEST.iter().enumerate().filter(|(_, planted)| !planted.1.is_empty()) {
         let column = line.find(at).unwrap() + 1;
         let place = format!("plant.req:{}:{column}: {level}: ", index + 1);
-        let found = line.lines().find(|line| line.starts_with(&place));
+        let found = output_text.lines().find(|line| line.starts_with(&place));
         assert!(found.is_some_and(|found| found.contains(message)), "{line}\n{message}\n{output_text}");
     }
     // The included file is valid, but the record in it does not exist.
