@@ -1,4 +1,12 @@
 //! Resources of this process and host, as the system reports them. Values that a system does not report are `None`.
+//!
+//! ```
+//! use fodo_ioc::process::{HostFacts, ProcessFacts, kernel};
+//!
+//! let (process, host) = (ProcessFacts::now(), HostFacts::now());
+//! println!("{}, {} processors, {:?} bytes", kernel(), host.n_processors, host.memory_bytes);
+//! println!("{:?} of CPU time, {:?} threads", process.cpu_used, process.n_threads);
+//! ```
 
 use std::time::Duration;
 

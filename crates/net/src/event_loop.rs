@@ -16,7 +16,8 @@ use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit};
 
-/// When an object gets its next turn. A deadline of an earlier turn no longer holds.
+/// When an object gets its next turn. A deadline of an earlier turn no longer holds. The example of
+/// [`Reactor`](crate::reactor::Reactor) returns one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCall {
     /// When the socket is ready.
@@ -28,7 +29,7 @@ pub enum NextCall {
 }
 
 /// The events of a socket that cause a turn. Each is reported once: a turn must read, or write, until the socket
-/// refuses, or request another turn with [`NextCall::Soon`].
+/// refuses, or request another turn with [`NextCall::Soon`]. [`Reactor`](crate::reactor::Reactor) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Bytes, datagrams or connections were received.

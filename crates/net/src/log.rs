@@ -48,6 +48,7 @@ pub struct LogLine {
 /// ```
 /// use std::sync::mpsc;
 ///
+/// use fodo_data::Now;
 /// use fodo_net::log::{Level, Log, LogLine};
 ///
 /// let (sender, lines) = mpsc::channel::<LogLine>();
@@ -55,6 +56,13 @@ pub struct LogLine {
 /// log.note(Level::Info, "below the level of this log");
 /// log.note(Level::Warning, "the disk is nearly full");
 /// assert_eq!(lines.try_iter().map(|line| line.what).collect::<Vec<_>>(), ["the disk is nearly full"]);
+///
+/// // A peer cannot fill the log: the same text about its host is logged once a minute.
+/// let peer = Some("192.0.2.7:5064".parse().unwrap());
+/// for _ in 0..100 {
+///     log.write(Level::Warning, "sent an invalid message", peer, None, Now::for_test());
+/// }
+/// assert_eq!(lines.try_iter().count(), 1);
 ///
 /// // A server without a log has this one.
 /// Log::silent().note(Level::Error, "dropped");

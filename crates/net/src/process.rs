@@ -1,4 +1,18 @@
 //! What client and server use of this process and its host.
+//!
+//! ```
+//! use fodo_net::process;
+//!
+//! process::raise_descriptor_limit();
+//! println!("{} of {:?} descriptors", process::n_descriptors().unwrap_or(0), process::n_descriptors_max());
+//! println!("{:?} bytes, {:?} of CPU time on {}", process::resident_bytes(), process::cpu_used(), process::host_name());
+//!
+//! if let Err(error) = std::net::UdpSocket::bind("127.0.0.1:0")
+//!     && process::lacks_descriptors(&error)
+//! {
+//!     eprintln!("close some connections and try again");
+//! }
+//! ```
 
 use std::io;
 use std::time::Duration;

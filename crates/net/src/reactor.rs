@@ -2,6 +2,48 @@
 //!
 //! An object implements [`EventHandler`] and owns the [`Registration`] that [`Reactor::add`] returns. Its sockets must
 //! not block; the functions and sockets here are for that.
+//!
+//! [`Reactor`] has an example with datagrams. A stream is read and written until the socket has no more bytes or accepts
+//! no more:
+//!
+//! ```
+//! use std::collections::VecDeque;
+//! use std::io;
+//! use std::net::TcpStream;
+//!
+//! use fodo_net::reactor::{ConnectProgress, Outgoing, WriteOutcome, connect, connect_progress, flush, read};
+//!
+//! struct Connection {
+//!     stream: TcpStream,
+//!     outgoing: VecDeque<u8>,
+//! }
+//!
+//! impl Connection {
+//!     /// Sends and receives as much as possible. Returns whether the socket must become writable first.
+//!     fn turn(&mut self, received: &mut Vec<u8>) -> io::Result<bool> {
+//!         if connect_progress(&self.stream)? == ConnectProgress::Pending {
+//!             return Ok(true);
+//!         }
+//!         let mut buffer = [0; 4096];
+//!         while let Some(n) = read(&self.stream, &mut buffer)? {
+//!             received.extend(&buffer[..n]);
+//!         }
+//!         Ok(flush(&self.stream, &mut self.outgoing)? != WriteOutcome::All)
+//!     }
+//! }
+//!
+//! # fn main() -> io::Result<()> {
+//! # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let address = listener.local_addr()?;
+//! let mut connection = Connection { stream: connect(address)?, outgoing: VecDeque::new() };
+//! connection.outgoing.extend(b"hello");
+//! while connection.turn(&mut Vec::new())? {
+//!     // A program returns to its reactor here.
+//! }
+//! assert!(connection.outgoing.ready().is_empty());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::io;
 use std::ops::ControlFlow;
@@ -19,10 +61,10 @@ pub use crate::socket::{connect, shared_udp};
 pub use crate::stream::{ConnectProgress, Outgoing, WriteOutcome, connect_progress, flush, read};
 use crate::sync::lock;
 
-/// An object with sockets or deadlines; its reactor calls it when one of them is due.
+/// An object with sockets or deadlines; its reactor calls it when one of them is due. [`Reactor`] has an example.
 pub trait EventHandler: Send + Sync {
     /// Reads, writes and handles deadlines as far as possible without blocking. Called on the reactor's thread; the
-    /// other objects of the reactor wait meanwhile.
+    /// other objects of the reactor wait meanwhile. [`Reactor`] has an example.
     fn on_event(self: Arc<Self>, now: Now) -> NextCall;
 }
 
@@ -142,6 +184,39 @@ impl std::fmt::Debug for ReactorShared {
 
 /// An object's place in a reactor. When it is dropped, the object is not called any more; a call that has started
 /// continues.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::{Arc, mpsc};
+/// use std::time::{Duration, Instant};
+///
+/// use fodo_net::reactor::{EventHandler, NextCall, Reactor, Readiness, shared_udp};
+///
+/// struct Counter(mpsc::Sender<()>);
+///
+/// impl EventHandler for Counter {
+///     fn on_event(self: Arc<Self>, _now: fodo_data::Now) -> NextCall {
+///         let _ = self.0.send(());
+///         NextCall::OnReady
+///     }
+/// }
+///
+/// # fn main() -> std::io::Result<()> {
+/// let reactor = Reactor::start("counter")?;
+/// let (sender, calls) = mpsc::channel();
+/// let counter: Arc<dyn EventHandler> = Arc::new(Counter(sender));
+/// let registration = reactor.add(Arc::downgrade(&counter));
+/// registration.call_at(Instant::now() + Duration::from_millis(1));
+/// assert!(calls.recv().is_ok());
+/// registration.call_soon();
+/// assert!(calls.recv().is_ok());
+///
+/// let socket = shared_udp(Ipv4Addr::LOCALHOST, 0)?;
+/// registration.add_socket(&socket, Readiness::Readable)?;
+/// registration.remove_socket(&socket);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Registration {
     reactor: Arc<ReactorShared>,

@@ -104,7 +104,8 @@ pub fn multicast_udp(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io:
     Ok(socket)
 }
 
-/// A UDP socket for searches and beacons that several servers of a host can share.
+/// A UDP socket for searches and beacons that several servers of a host can share. The example of
+/// [`Reactor`](crate::reactor::Reactor) has one.
 pub fn shared_udp(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;

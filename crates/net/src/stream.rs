@@ -5,6 +5,17 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 
 /// Bytes that wait to be sent on a stream, in order.
+///
+/// ```
+/// use std::collections::VecDeque;
+///
+/// use fodo_net::reactor::Outgoing;
+///
+/// let mut outgoing = VecDeque::from(b"hello".to_vec());
+/// assert_eq!(outgoing.ready(), b"hello");
+/// outgoing.sent(2);
+/// assert_eq!(outgoing.ready(), b"llo");
+/// ```
 pub trait Outgoing {
     /// The next bytes to send; empty if no bytes wait.
     fn ready(&mut self) -> &[u8];

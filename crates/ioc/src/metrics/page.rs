@@ -17,13 +17,29 @@ use fodo_net::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration
 use crate::limit;
 
 /// A page that is served until this is dropped.
+///
+/// ```
+/// use std::net::TcpListener;
+///
+/// use fodo_ioc::{Page, PageConfig};
+/// use fodo_net::reactor::Reactor;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let reactor = Reactor::start("page")?;
+/// let text = Box::new(|| "beam_current_amperes 0.4\n".to_owned());
+/// let config = PageConfig { path: "/metrics", content_type: "text/plain", text };
+/// let page = Page::serve(TcpListener::bind("127.0.0.1:0")?, config, &reactor)?;
+/// println!("http://{}/metrics", page.address());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Page {
     address: SocketAddr,
     handler: Arc<PageHandler>,
 }
 
-/// The page to serve.
+/// The page to serve; see [`Page`].
 pub struct PageConfig {
     /// The path of its URL: `/metrics`.
     pub path: &'static str,

@@ -1,4 +1,21 @@
 //! The RecSync client as a state machine, without sockets or clocks: inputs include the time, outputs are actions.
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//!
+//! use fodo_ioc::reccaster::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput, RecSyncTimeouts};
+//!
+//! let timeouts = RecSyncTimeouts { hold_off_max: Duration::ZERO, answer: Duration::from_secs(20) };
+//! let mut machine = RecCasterMachine::new(Box::new(|| Box::new(std::iter::empty())), timeouts, 1);
+//!
+//! let (now, mut out) = (Instant::now(), Out::default());
+//! machine.handle(RecSyncInput::Tick, now, &mut out);
+//! if let Some(RecSyncEvent::Failed(reason)) = out.event {
+//!     eprintln!("{reason}");
+//! }
+//! // It waits for the announcement of a server.
+//! assert!(out.connect.is_none() && machine.deadline().is_none());
+//! ```
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -3,6 +3,32 @@
 //!
 //! A RecCeiver announces itself by UDP broadcasts. This client connects to it, sends its records, and answers pings as
 //! long as the RecCeiver runs. A reactor does that, independently of the server.
+//!
+//! [`RunningIoc::announce`](crate::RunningIoc::announce) does this for the records of an IOC. A program without a database
+//! reports its PVs itself:
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use std::time::Duration;
+//!
+//! use fodo_ioc::reccaster::{RecCaster, RecCasterConfig, RecSyncItem, RecSyncItems, RecSyncTimeouts};
+//! use fodo_net::log::Log;
+//! use fodo_net::reactor::Reactor;
+//!
+//! fn items() -> RecSyncItems {
+//!     Box::new([RecSyncItem::Record { record_type: "ao", name: "gap".into() }].into_iter())
+//! }
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let timeouts = RecSyncTimeouts { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
+//! // Port 5049 at most sites; 0: any free port, for a test.
+//! let config = RecCasterConfig { interface: Ipv4Addr::LOCALHOST, port: 0, timeouts };
+//! let reactor = Reactor::start("reccaster")?;
+//! let running = RecCaster::start(config, Box::new(items), Log::silent(), &reactor)?;
+//! # drop(running);
+//! # Ok(())
+//! # }
+//! ```
 
 mod items;
 pub mod machine;
