@@ -1,5 +1,6 @@
 //! The project's rules as code. Each check has a test that plants a violation and expects it to be found.
 
+mod examples;
 mod freedom;
 mod language;
 mod layers;
@@ -62,6 +63,7 @@ pub fn report(root: &Path) -> Result<(), String> {
     offences.extend(size::check(&repository));
     offences.extend(layers::check(&repository, &metadata));
     offences.extend(modules::check(&repository));
+    offences.extend(examples::check(&repository));
     offences.extend(licences::check(&repository, &metadata));
     if offences.is_empty() {
         return Ok(());

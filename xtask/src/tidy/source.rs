@@ -37,9 +37,19 @@ pub struct Path {
 
 /// The tokens outside `#[cfg(test)]`; `None` if the text is not valid Rust.
 pub fn product_tokens(text: &str) -> Option<Vec<Token>> {
+    product_trees(text).map(|trees| tokens(&trees))
+}
+
+/// The token trees outside `#[cfg(test)]`; `None` if the text is not valid Rust.
+pub fn product_trees(text: &str) -> Option<Vec<TokenTree>> {
+    TokenStream::from_str(text).ok().map(without_tests)
+}
+
+/// The tokens of some trees.
+pub fn tokens(trees: &[TokenTree]) -> Vec<Token> {
     let mut tokens = Vec::new();
-    flatten(without_tests(TokenStream::from_str(text).ok()?), &mut tokens);
-    Some(tokens)
+    flatten(trees.to_vec(), &mut tokens);
+    tokens
 }
 
 /// All tokens; `None` if the text is not valid Rust.
