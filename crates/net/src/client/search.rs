@@ -50,7 +50,7 @@ struct State {
     contexts: Vec<Weak<ContextCore>>,
 }
 
-/// The searches of the process, by configuration.
+/// The searches of the process, each with the part of the configuration that it uses.
 static SEARCHES: Mutex<Vec<(ClientConfig, Weak<Search>)>> = Mutex::new(Vec::new());
 
 impl std::fmt::Debug for Search {
@@ -60,8 +60,8 @@ impl std::fmt::Debug for Search {
 }
 
 impl Search {
-    /// Returns the process's search with this configuration; opens its socket on first use. `context` receives notices
-    /// that belong to no channel.
+    /// Returns the process's search for this configuration, which is shared with configurations that differ only in what
+    /// a search does not use; opens its socket on first use. `context` receives notices that belong to no channel.
     pub(super) fn shared(
         config: &ClientConfig,
         reactor: &Arc<Reactor>,
@@ -69,7 +69,8 @@ impl Search {
     ) -> io::Result<Arc<Search>> {
         let mut searches = lock(&SEARCHES);
         searches.retain(|(_, search)| search.strong_count() > 0);
-        let known = searches.iter().find(|(of, _)| of == config).and_then(|(_, search)| search.upgrade());
+        let used = used_by_search(config);
+        let known = searches.iter().find(|(of, _)| *of == used).and_then(|(_, search)| search.upgrade());
         if let Some(search) = known {
             let mut state = lock(&search.state);
             state.add_context(context);
@@ -77,7 +78,7 @@ impl Search {
             return Ok(search);
         }
         let search = Search::open(config, reactor, context)?;
-        searches.push((config.clone(), Arc::downgrade(&search)));
+        searches.push((used, Arc::downgrade(&search)));
         Ok(search)
     }
 
@@ -354,6 +355,16 @@ impl Search {
     }
 }
 
+/// The configuration without what a search does not use: how long calls wait, and without name servers the settings of
+/// their circuits.
+fn used_by_search(config: &ClientConfig) -> ClientConfig {
+    let mut used = ClientConfig { operation_timeout: Duration::ZERO, spin: Duration::ZERO, ..config.clone() };
+    if used.name_servers.is_empty() {
+        (used.echo_after, used.payload_bytes_max) = (Duration::ZERO, 0);
+    }
+    used
+}
+
 /// Whether two addresses belong to one server: both are addresses of this host, and the port is the same. A server that
 /// listens on all interfaces replies from each interface on which it received the search.
 pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
@@ -433,6 +444,25 @@ impl EventHandler for Search {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Host;
+
+    #[test]
+    fn configurations_share_a_search_unless_they_differ_in_what_it_uses() {
+        let reactor = Reactor::shared().unwrap();
+        let open = |config: &ClientConfig| Search::shared(config, &reactor, Weak::new()).unwrap();
+        let plain = ClientConfig::with_addresses(vec!["127.0.0.1:9".parse().unwrap()]);
+        let with_server =
+            ClientConfig { name_servers: vec![Host { name: "127.0.0.1".into(), port: 9 }], ..plain.clone() };
+
+        for config in [&plain, &with_server] {
+            let first = open(config);
+            let waits = ClientConfig { operation_timeout: Duration::MAX, spin: Duration::MAX, ..config.clone() };
+            assert!(Arc::ptr_eq(&first, &open(&waits)));
+            assert!(!Arc::ptr_eq(&first, &open(&ClientConfig { multicast_ttl: 2, ..config.clone() })));
+            let echoes = open(&ClientConfig { echo_after: Duration::from_secs(1), ..config.clone() });
+            assert_eq!(Arc::ptr_eq(&first, &echoes), config.name_servers.is_empty());
+        }
+    }
 
     #[test]
     fn two_local_addresses_with_one_port_count_as_one_server() {
