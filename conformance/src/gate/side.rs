@@ -222,7 +222,7 @@ fn outcome(result: Result<(), Error>) -> String {
         Ok(()) => String::new(),
         Err(error) => match error.kind() {
             ErrorKind::Refused { refusal, .. } => format!("refused: {refusal}"),
-            ErrorKind::NoReply { .. } => "no answer".into(),
+            ErrorKind::NoReply { .. } => "no reply".into(),
             _ => error.to_string(),
         },
     }

@@ -16,7 +16,7 @@ pub enum Exit {
     /// No server claimed the name of a PV.
     NotFound = 3,
     /// A server claimed the name but sent no valid response, or the circuit was lost.
-    NoAnswer = 4,
+    NoReply = 4,
     /// A server refused: access rights, or the status of the operation.
     Refused = 5,
     /// A value that cannot be converted or sent.
@@ -33,7 +33,7 @@ impl Exit {
             ErrorKind::NoReply { .. }
             | ErrorKind::ConnectionClosed { .. }
             | ErrorKind::Disconnected { .. }
-            | ErrorKind::WrongReply { .. } => Exit::NoAnswer,
+            | ErrorKind::WrongReply { .. } => Exit::NoReply,
             ErrorKind::Refused { .. } => Exit::Refused,
             ErrorKind::Misuse { .. } => Exit::BadValue,
             _ => Exit::Other,
@@ -57,7 +57,7 @@ impl Exit {
             Exit::Done => "done",
             Exit::Other => "other",
             Exit::NotFound => "not_found",
-            Exit::NoAnswer => "no_answer",
+            Exit::NoReply => "no_reply",
             Exit::Refused => "refused",
             Exit::BadValue => "bad_value",
             Exit::Mixed => "mixed",
@@ -83,7 +83,7 @@ Exit codes:
   1  an error on this host: a file, the environment, a port
   2  invalid command line
   3  not found: no server claimed the name in time
-  4  no response: the server was silent, disconnected, or sent an invalid reply
+  4  no reply: the server was silent, disconnected, or sent an invalid reply
   5  refused: access rights, or the server's status
   6  a value that cannot be converted or sent
   7  several PVs failed, for different reasons";
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_same_as_documented() {
-        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
+        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoReply, Exit::Refused, Exit::BadValue, Exit::Mixed];
 
         assert_eq!(all.map(Exit::code), [0, 1, 3, 4, 5, 6, 7]);
         for exit in all {
@@ -201,9 +201,9 @@ mod tests {
         let (server, after) = ("10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         let cases = [
-            (ErrorKind::NoReply { server, after }, Exit::NoAnswer, "did not respond within 1.5 s"),
-            (ErrorKind::ConnectionClosed { server }, Exit::NoAnswer, "the connection ended before"),
-            (ErrorKind::Disconnected { server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
+            (ErrorKind::NoReply { server, after }, Exit::NoReply, "did not respond within 1.5 s"),
+            (ErrorKind::ConnectionClosed { server }, Exit::NoReply, "the connection ended before"),
+            (ErrorKind::Disconnected { server }, Exit::NoReply, "the circuit to 10.0.0.1:5064 was lost"),
             (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
             (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
             (refused(Refusal::ReadAccess), Exit::Refused, "denies read access"),
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn every_exit_code_has_a_unique_name() {
-        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
+        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoReply, Exit::Refused, Exit::BadValue, Exit::Mixed];
 
-        let names = ["done", "other", "not_found", "no_answer", "refused", "bad_value", "mixed"];
+        let names = ["done", "other", "not_found", "no_reply", "refused", "bad_value", "mixed"];
         assert_eq!(all.map(Exit::class), names);
     }
 

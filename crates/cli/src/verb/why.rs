@@ -150,18 +150,18 @@ fn judge_server(claimed: &ClaimingServer) -> Conclusion {
             "the IOC has just ended, or a network address translation passes UDP but not TCP",
         ),
         ClaimResult::NotConnected { reason, is_refused: false } => verdict(
-            Exit::NoAnswer,
+            Exit::NoReply,
             format!("{server} answered the search but cannot be connected to: {reason}"),
             "check that no firewall blocks this TCP port; a second IOC on a host uses a random port, unless \
              EPICS_CAS_SERVER_PORT is set",
         ),
         ClaimResult::Silent { after } => verdict(
-            Exit::NoAnswer,
+            Exit::NoReply,
             format!("{server} accepted the connection but did not respond for {:.1} s", after.as_secs_f64()),
             "its IOC hangs or is suspended; check its console, or restart it",
         ),
         ClaimResult::Lost { reason } => verdict(
-            Exit::NoAnswer,
+            Exit::NoReply,
             format!("the connection to {server} was lost: {reason}"),
             "the IOC has ended, or the program on this port is not a Channel Access server; check its console",
         ),
@@ -178,7 +178,7 @@ fn judge_value(facts: &ChannelFacts, value: Option<&Result<Box<Reading>, Refusal
     let server = facts.server;
     match value {
         None => verdict(
-            Exit::NoAnswer,
+            Exit::NoReply,
             format!("{server} has the channel but does not respond to a get"),
             "the record may be locked by processing that does not end; check the IOC's console",
         ),
@@ -242,7 +242,7 @@ fn outcome_of(found: &ClaimResult) -> String {
         ClaimResult::Refused => "connected, channel refused".into(),
         ClaimResult::Channel { facts, after, value } => {
             let value = match value {
-                None => "no response to a get".to_owned(),
+                None => "no reply to a get".to_owned(),
                 Some(Err(refusal)) => refusal.to_string(),
                 Some(Ok(reading)) => DisplayOptions::of_stdout().value(reading).to_string(),
             };
