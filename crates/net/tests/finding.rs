@@ -83,7 +83,7 @@ fn a_name_is_found_through_a_name_server_alone() {
         ClientConfig { name_servers: vec![named(server.tcp_port())], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
 
-    let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
+    let x = context.channel("x:1").unwrap().get().unwrap();
     let absent = context.channel("absent").unwrap().get_timeout(Duration::from_millis(300)).unwrap_err();
 
     assert_eq!(x.value, Value::from(1.5));
@@ -104,7 +104,7 @@ fn an_unreachable_name_server_is_reported_once_and_retried() {
     let start = Instant::now();
 
     assert_eq!(server.tcp_port(), port);
-    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
+    assert_eq!(x.get().unwrap().value, Value::from(1.5));
     assert!(start.elapsed() < Duration::from_millis(2500), "{:?}", start.elapsed());
     assert_eq!(context.next_notice(Duration::ZERO), None);
 }
@@ -117,7 +117,7 @@ fn duplicate_servers_of_a_name_are_reported_once_and_the_first_is_used() {
         Context::new(ClientConfig::with_addresses(servers.iter().map(|server| local(server.udp_port())).collect()));
     let x = context.channel("x:1").unwrap();
 
-    let facts = x.connect_timeout(PATIENCE).unwrap();
+    let facts = x.connect().unwrap();
     let notice = context.next_notice(PATIENCE);
 
     let servers = servers.iter().map(|server| local(server.tcp_port())).collect::<Vec<_>>();
@@ -134,7 +134,7 @@ fn two_replies_of_one_server_are_not_reported_as_duplicates() {
     let context = Context::new(by_name_too);
 
     for index in 0..20 {
-        context.channel(&format!("x:{index}")).unwrap().get_timeout(PATIENCE).unwrap();
+        context.channel(&format!("x:{index}")).unwrap().get().unwrap();
     }
 
     assert_eq!(context.next_notice(Duration::from_millis(200)), None);
@@ -148,7 +148,7 @@ fn an_unresolved_host_is_reported_and_the_other_hosts_are_searched() {
     let config = ClientConfig { search_hosts: vec![unknown], ..server.client_config() };
     let context = Context::new(config);
 
-    let x = context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap();
+    let x = context.channel("x:1").unwrap().get().unwrap();
 
     assert_eq!(x.value, Value::from(1.5));
     let told = context.next_notice(Duration::from_secs(60));
@@ -162,7 +162,7 @@ fn a_server_is_found_by_its_host_name() {
     let host = Host { name: "localhost".into(), port: server.udp_port() };
     let context = Context::new(ClientConfig { search_hosts: vec![host], ..ClientConfig::with_addresses(Vec::new()) });
 
-    assert_eq!(context.channel("x:1").unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
+    assert_eq!(context.channel("x:1").unwrap().get().unwrap().value, Value::from(1.5));
 }
 
 // Row 11 of docs/reference/faults.md.
@@ -174,8 +174,8 @@ fn a_rejected_channel_is_retried_with_pauses() {
     let start = Instant::now();
     let x = context.channel("x:1").unwrap();
 
-    let refused = x.get_timeout(PATIENCE).unwrap_err();
-    while x.get_timeout(PATIENCE).is_err() {
+    let refused = x.get().unwrap_err();
+    while x.get().is_err() {
         assert!(start.elapsed() < PATIENCE, "it does not reconnect");
     }
 
@@ -211,7 +211,7 @@ fn servers_that_share_a_port_are_all_found_by_their_host_address() {
     let context = Context::new(ClientConfig::with_addresses(vec![local(port)]));
 
     for name in ["x:1", "y:1", "z:1"] {
-        assert_eq!(context.channel(name).unwrap().get_timeout(PATIENCE).unwrap().value, Value::from(1.5), "{name}");
+        assert_eq!(context.channel(name).unwrap().get().unwrap().value, Value::from(1.5), "{name}");
     }
 }
 
@@ -251,7 +251,7 @@ fn a_starting_server_sends_a_beacon_and_a_waiting_client_connects_soon() {
     let beacon_addresses = vec![local(repeater_port)];
     let _server = serve('x', 0, ServerConfig { port, beacon_addresses, ..ServerConfig::isolated() });
     let start = Instant::now();
-    x.connect_timeout(PATIENCE).unwrap();
+    x.connect().unwrap();
 
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
 }

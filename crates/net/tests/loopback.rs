@@ -36,13 +36,13 @@ fn a_get_returns_the_value_and_array_length_last_put() {
     let x = context.channel("x").unwrap();
     let a = context.channel("a").unwrap();
 
-    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(1.5));
-    x.put_timeout("2.25", PATIENCE).unwrap();
-    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(2.25));
+    assert_eq!(x.get().unwrap().value, Value::from(1.5));
+    x.put("2.25").unwrap();
+    assert_eq!(x.get().unwrap().value, Value::from(2.25));
 
-    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(vec![1, 2, 3]));
-    a.put_timeout(vec![7], PATIENCE).unwrap();
-    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(vec![7]));
+    assert_eq!(a.get().unwrap().value, Value::from(vec![1, 2, 3]));
+    a.put(vec![7]).unwrap();
+    assert_eq!(a.get().unwrap().value, Value::from(vec![7]));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_array_of_40_megabytes_arrives_unchanged() {
     let elements: Vec<i32> = (0..10_000_000).map(|n: i32| n.wrapping_mul(2_654_435)).collect();
 
     a.put_timeout(elements.clone(), PATIENCE).unwrap();
-    let reading = a.get_timeout(PATIENCE).unwrap();
+    let reading = a.get().unwrap();
 
     assert!(reading.value == Value::from(elements));
 }
@@ -88,7 +88,7 @@ fn many_threads_share_one_circuit_and_each_receives_its_own_reply() {
             scope.spawn(move || {
                 let channel = context.channel(name).unwrap();
                 for _ in 0..500 {
-                    assert_eq!(number(&channel.get_timeout(PATIENCE).unwrap()), value);
+                    assert_eq!(number(&channel.get().unwrap()), value);
                     n_done.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -118,7 +118,7 @@ fn a_callback_receives_updates_while_another_thread_blocks_in_a_call() {
 
     for value in 1..=50 {
         served.post(value);
-        x.get_timeout(PATIENCE).unwrap();
+        x.get().unwrap();
     }
     while first.recv_timeout(PATIENCE).unwrap() < 50.0 {}
 
@@ -153,7 +153,7 @@ fn errors_distinguish_name_not_found_from_request_rejected() {
     let fixed = context.channel("fixed").unwrap();
 
     let not_found = absent.get_timeout(Duration::from_millis(200)).unwrap_err();
-    let refused = fixed.put_timeout(2.0, PATIENCE).unwrap_err();
+    let refused = fixed.put(2.0).unwrap_err();
 
     assert!(matches!(not_found.kind(), ErrorKind::NotFound { .. }), "{not_found:?}");
     assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Status { .. }, .. }), "{refused:?}");
@@ -165,7 +165,7 @@ fn a_put_completes_only_when_the_source_completes_it() {
     let (slow, puts) = slow_cell(1.0);
     let (_server, context) = serve([("slow", slow)]);
     let slow = context.channel("slow").unwrap();
-    slow.connect_timeout(PATIENCE).unwrap();
+    slow.connect().unwrap();
 
     let put = slow.start_put(5.0);
     let early = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
@@ -181,7 +181,7 @@ fn a_put_whose_completion_is_dropped_is_rejected() {
     let (slow, puts) = slow_cell(1.0);
     let (_server, context) = serve([("slow", slow)]);
     let slow = context.channel("slow").unwrap();
-    slow.connect_timeout(PATIENCE).unwrap();
+    slow.connect().unwrap();
 
     let put = slow.start_put(5.0);
     // The second one waits until the first one has reached the source.
@@ -210,7 +210,7 @@ fn a_monitor_and_a_get_reconnect_to_a_restarted_server() {
 
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Update(_))));
-    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::Scalar(Scalar::F64(1.0)));
+    assert_eq!(x.get().unwrap().value, Value::Scalar(Scalar::F64(1.0)));
     assert_eq!(x.facts().unwrap().kind, Kind::F64);
 }
 
@@ -241,8 +241,8 @@ fn searches_pause_for_a_server_that_claims_names_but_refuses_connections() {
 fn a_server_resumes_reading_when_its_queued_replies_are_sent() {
     let (_server, context) = serve([("a", cell(vec![7i32; 1_000_000])), ("x", cell(1.5))]);
     let (a, x) = (context.channel("a").unwrap(), context.channel("x").unwrap());
-    a.connect_timeout(PATIENCE).unwrap();
-    x.connect_timeout(PATIENCE).unwrap();
+    a.connect().unwrap();
+    x.connect().unwrap();
 
     let large: Vec<_> = (0..20).map(|_| a.start_get(Default::default())).collect();
     std::thread::sleep(Duration::from_millis(5));
@@ -261,8 +261,8 @@ fn an_unconfirmed_put_arrives_even_if_its_channel_is_dropped() {
     let (x, a) = (cell(0.0), cell(vec![0.0]));
     let (_server, context) = serve([("x", x.clone()), ("a", a.clone())]);
 
-    context.channel("a").unwrap().put_unconfirmed_timeout(vec![8.0; 500_000], PATIENCE).unwrap();
-    context.channel("x").unwrap().put_unconfirmed_timeout(3.5, PATIENCE).unwrap();
+    context.channel("a").unwrap().put_unconfirmed(vec![8.0; 500_000]).unwrap();
+    context.channel("x").unwrap().put_unconfirmed(3.5).unwrap();
 
     let deadline = std::time::Instant::now() + PATIENCE;
     while x.value() != Value::from(3.5) || a.value().len() != 500_000 {
@@ -276,10 +276,10 @@ fn a_burst_of_unconfirmed_puts_arrives_without_a_later_request() {
     let x = cell(-1);
     let (_server, context) = serve([("x", x.clone())]);
     let channel = context.channel("x").unwrap();
-    channel.connect_timeout(PATIENCE).unwrap();
+    channel.connect().unwrap();
 
     for number in 0..3000 {
-        channel.put_unconfirmed_timeout(number, PATIENCE).unwrap();
+        channel.put_unconfirmed(number).unwrap();
     }
 
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -343,7 +343,7 @@ fn an_unresponsive_server_and_its_recovery_are_reported() {
     is_held.store(0, Ordering::Relaxed);
 
     assert_eq!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Responsive));
-    assert_eq!(number(&x.get_timeout(PATIENCE).unwrap()), 1.0);
+    assert_eq!(number(&x.get().unwrap()), 1.0);
 }
 
 #[test]
@@ -419,14 +419,14 @@ fn closing_a_context_ends_its_pending_operations_with_an_error() {
     let (slow, _puts) = slow_cell(1.0);
     let (server, context) = serve([("slow", slow), ("x", cell(1.0))]);
     let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
-    slow.connect_timeout(PATIENCE).unwrap();
+    slow.connect().unwrap();
     let (issued, waiting) = (slow.start_put(5.0), absent.start_get(Default::default()));
     let blocked = {
         let slow = slow.clone();
-        std::thread::spawn(move || slow.put_timeout(6.0, PATIENCE))
+        std::thread::spawn(move || slow.put(6.0))
     };
 
-    while slow.get_timeout(PATIENCE).unwrap().value != Value::from(6.0) {}
+    while slow.get().unwrap().value != Value::from(6.0) {}
     context.close();
     context.close();
 
@@ -434,8 +434,8 @@ fn closing_a_context_ends_its_pending_operations_with_an_error() {
     assert_eq!(issued.wait_timeout(PATIENCE), closed("slow"));
     assert_eq!(blocked.join().unwrap(), closed("slow"));
     assert!(matches!(waiting.wait_timeout(PATIENCE).unwrap_err().kind(), ErrorKind::ContextClosed));
-    assert_eq!(slow.put_unconfirmed_timeout(1.0, PATIENCE), closed("slow"));
-    assert!(matches!(slow.get_timeout(PATIENCE).unwrap_err().kind(), ErrorKind::ContextClosed));
+    assert_eq!(slow.put_unconfirmed(1.0), closed("slow"));
+    assert!(matches!(slow.get().unwrap_err().kind(), ErrorKind::ContextClosed));
     assert_eq!((slow.state(), absent.state()), (ChannelState::Closed, ChannelState::Closed));
     assert!(matches!(context.channel("x").unwrap_err().kind(), ErrorKind::ContextClosed));
     drop(server);
@@ -480,7 +480,7 @@ fn ending_100000_subscriptions_of_one_pv_takes_no_quadratic_time() {
     }
 
     drop(monitors);
-    let reading = x.get_timeout(PATIENCE);
+    let reading = x.get();
 
     assert_eq!(number(&reading.unwrap()), 1.5);
 }

@@ -41,7 +41,7 @@ fn waiting(monitor: &Monitor) -> Vec<i64> {
 fn a_full_monitor_queue_keeps_the_oldest_or_newest_updates() {
     let (_server, context) = serve([("x", cell(0.0))]);
     let x = context.channel("x").unwrap();
-    x.connect_timeout(PATIENCE).unwrap();
+    x.connect().unwrap();
     let options = |queue_max, when_full| MonitorOptions { queue_max, when_full, ..MonitorOptions::default() };
     let first = x.monitor(options(4, WhenFull::ReplaceLast));
     let last = x.monitor(options(4, WhenFull::DropOldest));
@@ -49,7 +49,7 @@ fn a_full_monitor_queue_keeps_the_oldest_or_newest_updates() {
 
     for number in 1..=9 {
         [&first, &last, &newest].iter().for_each(|monitor| received(monitor, number));
-        x.put_timeout(number as f64, PATIENCE).unwrap();
+        x.put(number as f64).unwrap();
     }
     [&first, &last, &newest].iter().for_each(|monitor| received(monitor, 10));
 
@@ -88,7 +88,7 @@ fn the_longest_gap_measures_the_time_between_updates() {
     received(&monitor, 1);
 
     std::thread::sleep(Duration::from_millis(60));
-    x.put_timeout(1.0, PATIENCE).unwrap();
+    x.put(1.0).unwrap();
     received(&monitor, 2);
 
     let gap = monitor.counts().longest_gap;
@@ -118,7 +118,7 @@ fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId
     let channels: Vec<_> = NAMES.iter().map(|name| context.channel(name).unwrap()).collect();
     for number in 1..=20 {
         let puts = channels.iter().cloned().map(|channel| (channel, Value::from(f64::from(number))));
-        assert!(fodo_net::many::put_timeout(puts, PATIENCE).iter().all(Result::is_ok));
+        assert!(fodo_net::many::put(puts).iter().all(Result::is_ok));
     }
     let deadline = Instant::now() + PATIENCE;
     while told.lock().unwrap().len() < 210 {
@@ -229,7 +229,7 @@ fn a_callback_may_panic_subscribe_and_put() {
         if let MonitorEvent::Update(_) = event {
             let sender = sender.clone();
             let y = inner.channel("y").unwrap();
-            y.put_unconfirmed_timeout(7.0, PATIENCE).unwrap();
+            y.put_unconfirmed(7.0).unwrap();
             let tell = move |event| drop(sender.send(event));
             let monitor = y.monitor_with(MonitorOptions::default(), tell).unwrap();
             std::mem::forget(monitor);

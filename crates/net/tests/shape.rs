@@ -22,15 +22,15 @@ fn a_get_reuses_the_memory_of_the_previous_large_array() {
         Value::Array(Array::F64(elements)) => elements.as_ptr(),
         other => panic!("{other:?}"),
     };
-    let mut reading = a.get_timeout(PATIENCE).unwrap();
+    let mut reading = a.get().unwrap();
     let first = place(&reading.value);
 
-    a.put_timeout(vec![7.5; 100_000], PATIENCE).unwrap();
-    a.get_into_timeout(&mut reading, Request::default(), PATIENCE).unwrap();
+    a.put(vec![7.5; 100_000]).unwrap();
+    a.get_into(&mut reading, Request::default()).unwrap();
     let kept = reading.clone();
     let second = place(&reading.value);
-    a.put_timeout(vec![8.5; 100_000], PATIENCE).unwrap();
-    a.get_into_timeout(&mut reading, Request::default(), PATIENCE).unwrap();
+    a.put(vec![8.5; 100_000]).unwrap();
+    a.get_into(&mut reading, Request::default()).unwrap();
 
     assert_eq!(second, first);
     assert_eq!(kept.value, Value::from(vec![7.5; 100_000]));
@@ -45,7 +45,7 @@ fn one_get_returns_value_and_units_together() {
 
     // The first one waits for its channel, the second one does not.
     for _ in 0..2 {
-        let reading = x.get_with_timeout(full, PATIENCE).unwrap();
+        let reading = x.get_with(full).unwrap();
         assert_eq!(reading.value, Value::from(1.5));
         assert_eq!(reading.meta.as_ref().unwrap().units.to_str(), "mm");
     }
@@ -62,7 +62,7 @@ fn every_update_includes_the_units_if_requested() {
     for value in [1.5, 2.5] {
         let Some(MonitorEvent::Update(reading)) = monitor.next_timeout(PATIENCE) else { panic!("no update") };
         assert_eq!((reading.value, reading.meta.unwrap().units.to_str().as_ref()), (Value::from(value), "mm"));
-        x.put_timeout(value + 1.0, PATIENCE).unwrap();
+        x.put(value + 1.0).unwrap();
     }
 }
 
@@ -97,11 +97,11 @@ fn a_batch_over_several_servers_keeps_its_order_and_reports_lost_servers() {
     let context = Context::new(ClientConfig::with_addresses(places.to_vec()));
     let [x, y] = ["x", "y"].map(|name| context.channel(name).unwrap());
     for channel in [&x, &y] {
-        channel.connect_timeout(PATIENCE).unwrap();
+        channel.connect().unwrap();
     }
     let channels: Vec<Channel> = (0..20_000).map(|index| if index % 3 == 0 { &y } else { &x }).cloned().collect();
 
-    let together = many::get_timeout(&channels, Request::default(), PATIENCE);
+    let together = many::get(&channels, Request::default());
     drop(going);
     let after = many::get_timeout(&channels[..6], Request::default(), Duration::from_millis(300));
 
@@ -118,14 +118,14 @@ fn a_long_text_put_needs_a_character_array_and_is_otherwise_rejected() {
     let [long, short] = ["long", "short"].map(|name| context.channel(name).unwrap());
     let text = "forty bytes and more of Grüße, as they stand in a description";
 
-    long.put_timeout(text, PATIENCE).unwrap();
-    let refused = short.put_timeout(text, PATIENCE).unwrap_err();
+    long.put(text).unwrap();
+    let refused = short.put(text).unwrap_err();
 
-    assert_eq!(long.get_timeout(PATIENCE).unwrap().value.long_text().unwrap().to_str(), text);
-    long.put_timeout(Value::characters("65"), PATIENCE).unwrap();
-    assert_eq!(long.get_timeout(PATIENCE).unwrap().value.long_text().unwrap().to_str(), "65");
+    assert_eq!(long.get().unwrap().value.long_text().unwrap().to_str(), text);
+    long.put(Value::characters("65")).unwrap();
+    assert_eq!(long.get().unwrap().value.long_text().unwrap().to_str(), "65");
     assert!(matches!(refused.kind(), ErrorKind::Misuse { .. }) && refused.to_string().contains('$'), "{refused}");
-    assert_eq!(short.get_timeout(PATIENCE).unwrap().value, Value::from("old"));
+    assert_eq!(short.get().unwrap().value, Value::from("old"));
 }
 
 #[test]
