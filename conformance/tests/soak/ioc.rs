@@ -141,6 +141,13 @@ impl Ioc {
         (page, start.elapsed())
     }
 
+    /// A number of the metrics page.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (page, _) = self.metrics();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
+    }
+
     /// The last lines of its output and its log.
     pub fn log(&self) -> String {
         self.process.failure("")

@@ -45,7 +45,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Watches a counting PV until `is_over`; returns the number of updates, and the number of unexplained ones.
+/// Watches a counting PV until `is_over`; returns the number of updates received, and the number of those that the client
+/// has not received.
 fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
     let (mut n, mut span) = (0, None);
     while !is_over.load(Ordering::Relaxed) {
@@ -129,12 +130,19 @@ fn soak(duration: Duration, seed: u64) {
         let latencies = neighbour.join().expect("no panic");
         (accounts, operating.join().expect("no panic"), latencies, warm.expect("a third of the time has passed"), end)
     });
+    let n_merged = ioc.metric("fodo_updates_merged_total");
 
-    println!("seed {seed}: {n_operations} operations, {accounts:?}, {} MB and then {} MB", warm >> 20, end >> 20);
+    println!(
+        "seed {seed}: {n_operations} operations, (received, missing) {accounts:?}, {n_merged} merged by the server"
+    );
+    println!("{} MB and then {} MB", warm >> 20, end >> 20);
     for (index, (name, _)) in FAULTS.iter().enumerate() {
         println!("{name}: {}", latencies.of(index));
     }
-    assert!(accounts.iter().all(|&(n, unexplained)| n > 0 && unexplained == 0), "seed {seed}: {accounts:?}");
+    // On a busy machine a client is delayed by a second, and the server merges updates; it must have counted them.
+    let n_missing: i64 = accounts.iter().map(|&(_, n_missing)| n_missing).sum();
+    assert!(accounts.iter().all(|&(n, n_missing)| n > 0 && n_missing >= 0), "seed {seed}: {accounts:?}");
+    assert!(n_missing as f64 <= n_merged, "seed {seed}: {accounts:?}, {n_merged} merged by the server");
     assert!(end < warm + GROWTH_BYTES_MAX, "seed {seed}: {warm} bytes, then {end}");
     assert!(latencies.all().p99() < LATENCY_MAX, "seed {seed}: {}", latencies.all());
     drop((context, monitors, longin, big));
