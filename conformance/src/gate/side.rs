@@ -54,8 +54,9 @@ pub struct Stage {
 struct Watched {
     name: String,
     monitor: Monitor,
-    /// Whether the record's value is an array, including one of a single element.
-    is_array: bool,
+    /// Whether softIoc copies the value only when it sends it: the value of an array, including one of a single
+    /// element, and VAL of an mbbo.
+    is_copied_late: bool,
 }
 
 impl ServerSide {
@@ -108,12 +109,16 @@ impl ServerSide {
                 let channel = channel(pv)?;
                 let record = pv.split('.').next().unwrap_or_default();
                 let sizes = ["NELM", "NSAM"].map(|size| format!("{record}.{size}"));
-                let is_array = stage.names().any(|name| sizes.iter().any(|size| size == name));
+                let has_field = |field: &str| stage.names().any(|name| name == field);
+                let is_array = sizes.iter().any(|size| has_field(size));
+                // No other type has both fields.
+                let is_mbbo = ["ZRST", "OUT"].iter().all(|field| has_field(&format!("{record}.{field}")));
+                let is_copied_late = is_array || is_mbbo && (pv == record || *pv == format!("{record}.VAL"));
                 for (word, mask) in MASKS {
                     let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
                     let monitor = channel.monitor(options);
                     first_update(&monitor).ok_or_else(|| self.server.failure(&format!("sends no update of {pv}")))?;
-                    stage.watched.push(Watched { name: format!("{pv} {word}"), monitor, is_array });
+                    stage.watched.push(Watched { name: format!("{pv} {word}"), monitor, is_copied_late });
                 }
                 Ok(String::new())
             }
@@ -178,12 +183,12 @@ impl Stage {
 
     /// The events of each subscription since the step began; more may follow.
     pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
-        for Watched { name, monitor, is_array } in &self.watched {
+        for Watched { name, monitor, is_copied_late } in &self.watched {
             while let Some(event) = monitor.next_timeout(Duration::ZERO) {
                 let events = self.events.entry(name.clone()).or_default();
                 match event {
                     MonitorEvent::Update(reading) => {
-                        if reading.value.kind() == Kind::Text || *is_array {
+                        if reading.value.kind() == Kind::Text || *is_copied_late {
                             // softIoc copies these when it sends them, and omits intermediate alarms and values; the
                             // final ones are compared through their fields.
                             *events = vec!["some".into()];
