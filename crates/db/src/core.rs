@@ -161,9 +161,12 @@ impl Core {
         }
     }
 
-    /// Units, limits and labels.
+    /// Units, limits and labels, as clients read them.
     pub(crate) fn meta(&self, FieldRef { record, field }: FieldRef) -> Arc<Meta> {
         let mut meta = self.meta_of(record, field & !LONG_STRING, META_DEPTH_MAX);
+        if !self.has_precision(FieldRef { record, field }) {
+            meta.precision = 0;
+        }
         meta.acknowledge = self.with(record, |body| Acknowledge {
             transient: body.common().acknowledge_transient != 0,
             severity: Severity::from_code(body.common().acknowledge_severity),
@@ -171,6 +174,15 @@ impl Core {
         Arc::new(meta)
     }
 
+    /// Whether clients and links read a precision of this field: only floating-point numbers have one. A conversion to
+    /// text uses the precision of the record for other fields, too.
+    ///
+    /// Source: EPICS Base 7.0, getOptions.
+    fn has_precision(&self, field: FieldRef) -> bool {
+        matches!(self.facts(field).kind, Kind::F32 | Kind::F64)
+    }
+
+    /// Units, limits and labels, as conversions use them.
     fn meta_of(&self, record: u32, field: u16, depth: u8) -> Meta {
         let mut meta = empty();
         let Some(cell) = self.cell(record) else { return meta };
@@ -194,9 +206,7 @@ impl Core {
         }
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
             let there = self.meta_of(record, field, depth);
-            let target = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
-            // A text has no precision; `text_digits` is for numbers that are converted to text.
-            let precision = if target.is_some_and(|row| row.dbf == Dbf::String) { 0 } else { there.precision };
+            let precision = if self.has_precision(FieldRef { record, field }) { there.precision } else { 0 };
             return Meta { control: meta.control, precision, ..there };
         }
         meta

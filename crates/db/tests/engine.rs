@@ -383,6 +383,16 @@ fn field_information_depends_on_the_record_configuration() {
 }
 
 #[test]
+fn only_floating_point_fields_have_a_precision_even_as_the_target_of_an_input() {
+    let ioc = TestIoc::new(
+        "record(calc, c) { field(PREC, 3) field(INPA, s.HIHI) field(INPB, s.SEVR) } record(ai, s) { field(PREC, 4) }",
+    );
+
+    let precision = |name: &str| ioc.database.meta(ioc.field(name)).precision;
+    assert_eq!(["c", "c.A", "c.B", "c.ACKT", "c.ASG", "c.INPA"].map(precision), [3, 4, 0, 0, 0, 0]);
+}
+
+#[test]
 fn alarms_are_acknowledged() {
     let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) }");
     ioc.put("a", 6.0, None).unwrap();
