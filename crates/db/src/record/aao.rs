@@ -65,6 +65,8 @@ impl Record for Aao {
 
 impl OutputRecord for Aao {
     const REPORTS_WRITE_FAILURE: bool = false;
+    // In Base, the device support writes SIOL like OUT.
+    const REPORTS_SIMULATION_FAILURE: bool = false;
     const REPORTS_READ_FAILURE: bool = true;
     fn use_invalid_value(&mut self) {}
 

@@ -52,6 +52,9 @@ pub(crate) trait OutputRecord: OutputFields + Simulated {
     /// and only the alarm shows the failure. Async Soft Channel always reports it.
     const REPORTS_WRITE_FAILURE: bool = true;
 
+    /// Whether a failed write to SIOL makes a link to this record fail.
+    const REPORTS_SIMULATION_FAILURE: bool = true;
+
     /// Whether a failed read of DOL makes a link to this record fail even if OUT is written.
     const REPORTS_READ_FAILURE: bool = false;
 
@@ -211,7 +214,7 @@ fn drive<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
     let kind = step.kind_at(R::value_link);
     match output_target(step, |record| R::to_target_kind(record.simulated_value(), kind)) {
         OutputTarget::Device => R::write(step),
-        OutputTarget::Simulated { is_ok } => WriteResult::Done { is_ok: is_ok || !R::REPORTS_WRITE_FAILURE },
+        OutputTarget::Simulated { is_ok } => WriteResult::Done { is_ok: is_ok || !R::REPORTS_SIMULATION_FAILURE },
         OutputTarget::Invalid => WriteResult::Done { is_ok: false },
         OutputTarget::Waiting(delay_s) => WriteResult::Waiting(step.complete_after(delay_s)),
     }
