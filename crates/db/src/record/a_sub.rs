@@ -81,7 +81,7 @@ impl Record for ASub {
         for index in 0..N_ARRAYS {
             let (kind, capacity) = (kind_of(self.arg_types[index]), capacity_of(self.arg_capacities[index]));
             self.arg_capacities[index] = capacity;
-            let constants = constants(&self.inputs[index], kind, capacity).filter(|constants| !constants.is_empty());
+            let constants = constants(&self.inputs[index], kind, capacity).unwrap_or_default();
             self.args[index] = constants.unwrap_or_else(|| zeros(kind, capacity));
             self.arg_lengths[index] = self.args[index].len() as u32;
 

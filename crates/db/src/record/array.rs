@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fodo_data::{Array, EventMask, Kind, Limits, Meta, STRING_BYTES, Scalar, Text, Value};
+use fodo_data::{Array, ConvertError, EventMask, Kind, Limits, Meta, STRING_BYTES, Scalar, Text, Value};
 
 use crate::field::FieldInfo;
 use crate::limit::ELEMENTS_MAX;
@@ -39,23 +39,26 @@ pub(crate) fn capacity_of(n_elements: u32) -> u32 {
     n_elements.clamp(1, ELEMENTS_MAX)
 }
 
-/// The elements of a constant link.
-pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Option<Array> {
-    let scalars = match link.constant()? {
-        Constant::Many(scalars) => scalars.clone(),
-        Constant::One(scalar) => vec![scalar.clone()],
+/// The elements of a constant link. `None`: the link is not a constant, or has no elements.
+pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Result<Option<Array>, ConvertError> {
+    let scalars = match link.constant() {
+        Some(Constant::Many(scalars)) => scalars.clone(),
+        Some(Constant::One(scalar)) => vec![scalar.clone()],
+        None => return Ok(None),
     };
-    Some(collect(&scalars, kind)?.truncated(capacity as usize))
+    if scalars.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(collect(&scalars, kind)?.truncated(capacity as usize)))
 }
 
 /// Converts the elements of a link to one kind.
-fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
-    scalars.first()?;
+fn collect(scalars: &[Scalar], kind: Kind) -> Result<Array, ConvertError> {
     if kind == Kind::Text {
-        return Some(Array::Text(Arc::new(scalars.iter().map(|scalar| scalar.to_text(None)).collect())));
+        return Ok(Array::Text(Arc::new(scalars.iter().map(|scalar| scalar.to_text(None)).collect())));
     }
     let numbers: Result<Vec<f64>, _> = scalars.iter().map(Scalar::to_f64).collect();
-    Array::F64(Arc::new(numbers.ok()?)).to_kind(kind, None).ok()
+    Array::F64(Arc::new(numbers?)).to_kind(kind, None)
 }
 
 /// An array of zeros or of empty texts.
@@ -151,7 +154,8 @@ pub(crate) fn init<R: ArrayRecord>(record: &mut R, link: impl Fn(&R) -> &Link) {
     let kind = record.array_meta().kind;
     *record.posting().capacity = capacity_of(*record.posting().capacity);
     let capacity = *record.posting().capacity;
-    let constants = constants(link(record), kind, capacity);
+    // A constant that cannot be converted is ignored, as in Base.
+    let constants = constants(link(record), kind, capacity).unwrap_or_default();
     if constants.is_some() {
         record.common().undefined = 0;
     }

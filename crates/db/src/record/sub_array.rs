@@ -1,6 +1,6 @@
 //! subArray: a part of another array.
 
-use fodo_data::{Array, Kind, Limits, Meta, Value};
+use fodo_data::{Array, ConvertError, Kind, Limits, Meta, Value};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -43,7 +43,7 @@ impl Record for SubArray {
         self.capacity = capacity_of(self.capacity);
         self.n_wanted = self.n_wanted.min(self.capacity);
         self.value = Array::empty(self.kind());
-        if let Some(constants) = constants(&self.input, self.kind(), self.capacity) {
+        if let Ok(Some(constants)) = constants(&self.input, self.kind(), self.capacity) {
             self.cut(&constants);
         }
     }
@@ -88,18 +88,18 @@ impl Record for SubArray {
         let fetched = step.read_link_array("INP", |part| &part.input, kind);
         let is_read = {
             let part = step.lock();
-            match &fetched {
-                Ok(Some(value)) => part.take(value.clone()),
-                // Without constants, the current value is cut once more, as in Base.
-                Ok(None) => {
-                    let whole = constants(&part.input, kind, part.reach()).unwrap_or(part.value.clone());
-                    if !whole.is_empty() {
-                        part.cut(&whole);
-                    }
+            let is_ok = match fetched {
+                Ok(Some(value)) => {
+                    part.take(value);
+                    true
                 }
-                Err(LinkError) => part.value = Array::empty(kind),
+                Ok(None) => part.take_constants().is_ok(),
+                Err(LinkError) => false,
+            };
+            if !is_ok {
+                part.value = Array::empty(kind);
             }
-            fetched.is_ok() && part.length > 0
+            is_ok && part.length > 0
         };
         if is_read {
             step.stamp_from(|part| &part.input);
@@ -124,6 +124,17 @@ impl SubArray {
         if let Ok(array) = fitting(value, self.kind(), self.reach()) {
             self.cut(&array);
         }
+    }
+
+    /// Reads INP if it is empty or a constant.
+    fn take_constants(&mut self) -> Result<(), ConvertError> {
+        let constants = constants(&self.input, self.kind(), self.reach())?;
+        // Without constants, the current value is cut once more, as in Base.
+        let whole = constants.unwrap_or_else(|| self.value.clone());
+        if !whole.is_empty() {
+            self.cut(&whole);
+        }
+        Ok(())
     }
 
     /// The number of elements to read.
