@@ -19,7 +19,7 @@ use crate::link::external::{DIGITS, ExternalPv, PendingReports};
 use crate::link::{Link, LinkExtra, Modifiers, Target};
 use crate::meta::empty;
 use crate::record::contract::{LockedRecord, Record, labels, with};
-use crate::reference::{AccessLevel, FieldFacts, FieldRef, LONG_STRING, RTYP};
+use crate::reference::{AccessLevel, FieldFacts, FieldRef, KindAndCount, LONG_STRING, RTYP};
 use crate::scan_menu::ScanMenu;
 use crate::site::Site;
 use crate::state::States;
@@ -96,7 +96,7 @@ impl Core {
     pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
         let cell = self.cell(record)?;
         let row = row(cell.record_type().rows, field).filter(|_| field != RTYP)?;
-        let is_text_array = || matches!(cell.own_kind_and_count(field).0, Some((Kind::Text, _)));
+        let is_text_array = || matches!(cell.own_kind_and_count(field).0, Some(KindAndCount { kind: Kind::Text, .. }));
         let is_text = row.dbf == Dbf::String || row.dbf.is_link() || row.dbf == Dbf::Array && is_text_array();
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
     }
@@ -129,8 +129,8 @@ impl Core {
             return FieldFacts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
         };
         let (kind, count_max) = match own {
-            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, STRING_BYTES as u32),
-            Some((kind, count_max)) => (kind, count_max),
+            Some(KindAndCount { kind: Kind::Text, .. }) if field & LONG_STRING != 0 => (Kind::U8, STRING_BYTES as u32),
+            Some(KindAndCount { kind, count_max }) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
             None if row.size == 0 => (Kind::U8, text_size.into()),

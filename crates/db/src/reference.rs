@@ -25,6 +25,13 @@ pub struct FieldFacts {
     pub record_type: &'static str,
 }
 
+/// The kind of an element, and the maximum number of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KindAndCount {
+    pub(crate) kind: Kind,
+    pub(crate) count_max: u32,
+}
+
 /// The bit of a field number that selects the long string form (`FIELD$`).
 pub(crate) const LONG_STRING: u16 = 1 << 15;
 /// The number of the pseudo field RTYP.

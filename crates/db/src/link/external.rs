@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 use crate::link::inherit::InheritedAlarm;
 use crate::link::{Inherit, Link, LinkAccess, LinkError, LinkExtra, TriggerCondition};
+use crate::reference::KindAndCount;
 
 /// Digits after the decimal point in records without PREC: the default of C's `printf`.
 pub(crate) const DIGITS: i16 = 6;
@@ -90,8 +91,8 @@ impl ExternalPv {
     }
 
     /// The kind and the maximum number of elements, while the PV is connected.
-    pub(crate) fn facts(&self) -> Option<(Kind, u32)> {
-        self.lock().facts().map(|facts| (facts.kind, facts.count_max))
+    pub(crate) fn facts(&self) -> Option<KindAndCount> {
+        self.lock().facts().map(|facts| KindAndCount { kind: facts.kind, count_max: facts.count_max })
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::link::external::digits;
 use crate::link::json_link::LinkAlarm;
 use crate::link::{LinkAccess, LinkError, LinkExtra, Target};
 use crate::process::engine::EngineCall;
-use crate::reference::FieldRef;
+use crate::reference::{FieldRef, KindAndCount};
 
 impl EngineCall<'_> {
     /// As [`EngineCall::read_target`], for every kind of link.
@@ -43,15 +43,15 @@ impl EngineCall<'_> {
     }
 
     /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
-    pub(crate) fn link_facts(&self, access: &LinkAccess) -> Option<(Kind, u32)> {
+    pub(crate) fn link_facts(&self, access: &LinkAccess) -> Option<KindAndCount> {
         let facts = match (access.extra.as_deref(), access.target) {
-            (Some(LinkExtra::Json(json)), _) => return Some((json.kind(), 1)),
+            (Some(LinkExtra::Json(json)), _) => return Some(KindAndCount { kind: json.kind(), count_max: 1 }),
             (Some(LinkExtra::External(external)), _) => return external.facts(),
             (Some(LinkExtra::Filtered { facts, .. }), _) => facts.clone(),
             (None, Target::Field { record, field, .. }) => self.core.facts(FieldRef { record, field }),
             (None, Target::Constant | Target::External { .. } | Target::Missing) => return None,
         };
-        Some((facts.kind, facts.count_max))
+        Some(KindAndCount { kind: facts.kind, count_max: facts.count_max })
     }
 
     /// Reads the field twice: first like a plain link, to process the target and to inherit its alarm, then as input of

@@ -8,7 +8,7 @@ use crate::filter::FilterContext;
 use crate::menu::INVALID;
 use crate::process::deferred::DeferredQueue;
 use crate::record::contract::Record;
-use crate::reference::{FieldRef, LONG_STRING, RTYP};
+use crate::reference::{FieldRef, KindAndCount, LONG_STRING, RTYP};
 use crate::site::DefaultSite;
 
 const SEVR: u16 = Common::at("SEVR");
@@ -165,7 +165,7 @@ fn value(record: &mut dyn Record, field: u16) -> Value {
         Value::Scalar(fodo_data::Scalar::Enum(number)) if record.record_type().value == field => {
             // An mbbo without states is a plain number.
             match record.value_kind_and_count() {
-                Some((fodo_data::Kind::U16, _)) => Value::from(number),
+                Some(KindAndCount { kind: fodo_data::Kind::U16, .. }) => Value::from(number),
                 _ => value,
             }
         }

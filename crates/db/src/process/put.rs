@@ -17,7 +17,7 @@ use crate::process::post::{RecordPosts, prime_filters};
 use crate::process::scan::Scans;
 use crate::process::step::ProcessCause;
 use crate::record::contract::{CHANGED, Record, with};
-use crate::reference::{FieldRef, LONG_STRING, RTYP};
+use crate::reference::{FieldRef, KindAndCount, LONG_STRING, RTYP};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -293,7 +293,8 @@ fn save_simulation_mode(body: &mut dyn Record) {
 /// Stores a value of the field's own kind.
 fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     if row.dbf == Dbf::Array {
-        let (kind, count_max) = body.own_kind_and_count(field).unwrap_or((Kind::F64, 1));
+        let number = KindAndCount { kind: Kind::F64, count_max: 1 };
+        let KindAndCount { kind, count_max } = body.own_kind_and_count(field).unwrap_or(number);
         let array = fitting(value, kind, count_max)?;
         let Some(Slot::Array(place)) = body.slot(field) else { return Err(PutError::ReadOnly) };
         *place = array;

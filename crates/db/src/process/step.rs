@@ -19,6 +19,7 @@ use crate::process::engine::{EngineCall, ProcessingTask, count_active, set_disab
 use crate::process::post::RecordPosts;
 use crate::process::timers::Timer;
 use crate::record::contract::{Record, lock};
+use crate::reference::KindAndCount;
 use crate::site::Site;
 
 /// How the processing of a record ended.
@@ -265,7 +266,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
     ) -> Result<Option<Text>, LinkError> {
         match self.target_facts(&link) {
-            Some((kind @ (Kind::I8 | Kind::U8), 2..)) => {
+            Some(KindAndCount { kind: kind @ (Kind::I8 | Kind::U8), count_max: 2.. }) => {
                 let value = self.read_link_array(name, &link, kind)?;
                 let bytes = value.and_then(|value| value.long_text());
                 Ok(bytes.map(|bytes| Text::from_bytes(&escaped(bytes.as_bytes()))))
@@ -276,16 +277,16 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// The maximum number of elements of a link's target; `None` if the link has no readable target.
     pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
-        self.target_facts(link).map(|(_, count_max)| count_max)
+        self.target_facts(link).map(|facts| facts.count_max)
     }
 
     /// The kind of a link's target; `None` if the link has no readable target.
     pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
-        self.target_facts(link).map(|(kind, _)| kind)
+        self.target_facts(link).map(|facts| facts.kind)
     }
 
     /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
-    pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
+    pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<KindAndCount> {
         let link = link(self.lock());
         if link.is_constant() {
             return None;

@@ -14,6 +14,7 @@ use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{capacity_of, constants, kind_of, zeros};
 use crate::record::simulation::set_constant;
 use crate::record::{CHANGED, Record, index_in, inputs, is_changed, record_type};
+use crate::reference::KindAndCount;
 use crate::routine::{ASubCall, ArrayRoutine, N_ARRAYS, Routines};
 
 /// DOUBLE among the choices of FTA and FTVA.
@@ -122,12 +123,12 @@ impl Record for ASub {
         inputs::meta_of_link(link, self.precision, meta)
     }
 
-    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<KindAndCount> {
         let (kind, capacity) = match array_of(field)? {
             ArrayField::Input(index) => (self.arg_types.get(index)?, self.arg_capacities.get(index)?),
             ArrayField::Output(index) => (self.value_types.get(index)?, self.value_capacities.get(index)?),
         };
-        Some((kind_of(*kind), *capacity))
+        Some(KindAndCount { kind: kind_of(*kind), count_max: *capacity })
     }
 
     fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {

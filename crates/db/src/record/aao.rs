@@ -1,7 +1,7 @@
 //! aao: an output array. It differs from waveform in EPICS Base in its direction, and in that device support may own
 //! its memory.
 
-use fodo_data::{Array, Kind, Limits, Meta, Value};
+use fodo_data::{Array, Limits, Meta, Value};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -13,6 +13,7 @@ use crate::record::array::{self, ArrayRecord, array_record, capacity_of};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// An output array.
@@ -50,8 +51,8 @@ impl Record for Aao {
         None
     }
 
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((self.array_meta().kind, self.capacity))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        Some(KindAndCount { kind: self.array_meta().kind, count_max: self.capacity })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {

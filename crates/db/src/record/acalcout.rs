@@ -21,6 +21,7 @@ use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::links::state_of;
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// An expression of numbers and arrays, with an output.
@@ -100,10 +101,10 @@ impl Record for ACalcOut {
         None
     }
 
-    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<KindAndCount> {
         let is_array = [AVAL, OAV].contains(&field) || index_in(field, AA, N_ARRAYS).is_some();
         let n = if self.reported_size == SIZE_NUSE { self.n_elements() as u32 } else { self.capacity };
-        is_array.then_some((Kind::F64, n))
+        is_array.then_some(KindAndCount { kind: Kind::F64, count_max: n })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {

@@ -12,6 +12,7 @@ use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::capacity_of;
 use crate::record::{CHANGED, Record, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// Samples collected in an array.
@@ -88,8 +89,8 @@ impl Record for Compress {
         None
     }
 
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((Kind::F64, self.capacity))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        Some(KindAndCount { kind: Kind::F64, count_max: self.capacity })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fodo_data::{EventMask, Kind, Meta, Reading, Status, Text, TimeStamp};
+use fodo_data::{EventMask, Meta, Reading, Status, Text, TimeStamp};
 
 use crate::calc::CalcError;
 use crate::common::Common;
@@ -12,7 +12,7 @@ use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
 use crate::process::post::{RecordPosts, reading};
 use crate::process::step::{ProcessCause, ProcessOutcome, Step};
-use crate::reference::LONG_STRING;
+use crate::reference::{KindAndCount, LONG_STRING};
 use crate::routine::Routines;
 
 /// What all records of a type share.
@@ -73,12 +73,12 @@ pub(crate) trait Record: Fields + Send {
     }
 
     /// Kind and element count of VAL, if the record decides them.
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
         None
     }
 
     /// Kind and element count of a field, if the record decides them.
-    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<KindAndCount> {
         if field == self.record_type().value { self.value_kind_and_count() } else { None }
     }
 
@@ -155,7 +155,7 @@ pub(crate) trait LockedRecord: Send + Sync {
     fn reading(&self, field: u16) -> Reading;
 
     /// The results of [`Record::own_kind_and_count`] for a field, and of [`Record::text_size`].
-    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16);
+    fn own_kind_and_count(&self, field: u16) -> (Option<KindAndCount>, u16);
 
     fn after_put(&self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str>;
 
@@ -183,7 +183,7 @@ impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
         reading(&mut *lock(self), field)
     }
 
-    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
+    fn own_kind_and_count(&self, field: u16) -> (Option<KindAndCount>, u16) {
         let record = lock(self);
         (record.own_kind_and_count(field), record.text_size())
     }

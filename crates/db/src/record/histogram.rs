@@ -13,6 +13,7 @@ use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
 use crate::record::{CHANGED, Record, post_value, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// Counts of a signal's values.
@@ -86,8 +87,8 @@ impl Record for Histogram {
         None
     }
 
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((Kind::U32, self.n_bins.into()))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        Some(KindAndCount { kind: Kind::U32, count_max: self.n_bins.into() })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {

@@ -17,6 +17,7 @@ use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, FieldTable, KindOf, table};
 use crate::record::{Fields, LockedRecord, Record, RecordType, changes, lock, post_value, raise_undefined};
+use crate::reference::KindAndCount;
 
 macro_rules! field_values {
     ($($dbf:ident $rust:ty;)*) => {
@@ -126,7 +127,7 @@ impl Record for StandInRecord {
         None
     }
 
-    fn own_kind_and_count(&self, field: u16) -> Option<(Kind, u32)> {
+    fn own_kind_and_count(&self, field: u16) -> Option<KindAndCount> {
         let index = usize::from(field.checked_sub(Common::COUNT)?);
         let (_, array) = self.stand_in.arrays.iter().find(|(of, _)| *of == index)?;
         Some(self.array_facts(*array))
@@ -154,7 +155,7 @@ impl StandInRecord {
         self.slot(self.stand_in.record_type.value).map(|slot| slot.value())
     }
 
-    fn array_facts(&self, array: ArrayOf) -> (Kind, u32) {
+    fn array_facts(&self, array: ArrayOf) -> KindAndCount {
         let number = |index: usize| {
             let value = self.fields.get(index).and_then(|field| field.clone().slot().value().first());
             value.and_then(|scalar| scalar.to_f64().ok()).unwrap_or_default()
@@ -167,13 +168,13 @@ impl StandInRecord {
             CapacityOf::Fixed(capacity) => capacity,
             CapacityOf::Row(index) => number(index) as u32,
         };
-        (kind, capacity.clamp(1, ELEMENTS_MAX))
+        KindAndCount { kind, count_max: capacity.clamp(1, ELEMENTS_MAX) }
     }
 
     /// Makes the arrays empty and of their own kind, before any value is put to them.
     fn fit_arrays(&mut self) {
         for (index, array) in &self.stand_in.arrays {
-            let (kind, _) = self.array_facts(*array);
+            let kind = self.array_facts(*array).kind;
             if let Some(FieldValue::Array(array)) = self.fields.get_mut(*index) {
                 *array = Array::empty(kind);
             }
@@ -207,7 +208,7 @@ impl LockedRecord for LockedStandIn {
         reading(&mut *lock(&self.body), field)
     }
 
-    fn own_kind_and_count(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
+    fn own_kind_and_count(&self, field: u16) -> (Option<KindAndCount>, u16) {
         let record = lock(&self.body);
         (record.own_kind_and_count(field), record.text_size())
     }

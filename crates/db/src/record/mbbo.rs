@@ -13,6 +13,7 @@ use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, set_constant, simulated};
 use crate::record::states::{are_defined, initial_mask, labels, raise_state, severity, shifted_left};
 use crate::record::{CHANGED, Record, changes, is_changed, post_value, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// An output of one of sixteen states.
@@ -69,8 +70,9 @@ impl Record for Mbbo {
     }
 
     /// Without defined states, VAL is a plain number, as in Base.
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((if self.states_defined == 0 { Kind::U16 } else { Kind::Enum }, 1))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        let kind = if self.states_defined == 0 { Kind::U16 } else { Kind::Enum };
+        Some(KindAndCount { kind, count_max: 1 })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {

@@ -17,6 +17,7 @@ use crate::record::links::state_of;
 use crate::record::long_text::cut;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// An expression of numbers and texts, with an output.
@@ -161,8 +162,10 @@ impl ExpressionOutput for SCalcOut {
         let target = step.target_facts(|scalcout| &scalcout.output);
         let scalcout = step.lock();
         match target {
-            Some((Kind::Text | Kind::Enum, _)) => Value::from(scalcout.output_text.clone()),
-            Some((Kind::I8 | Kind::U8, 2..)) => Value::from(unescaped(scalcout.output_text.as_bytes())),
+            Some(KindAndCount { kind: Kind::Text | Kind::Enum, .. }) => Value::from(scalcout.output_text.clone()),
+            Some(KindAndCount { kind: Kind::I8 | Kind::U8, count_max: 2.. }) => {
+                Value::from(unescaped(scalcout.output_text.as_bytes()))
+            }
             _ => Value::from(scalcout.output_value),
         }
     }

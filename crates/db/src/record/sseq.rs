@@ -14,6 +14,7 @@ use crate::record::long_text::cut;
 use crate::record::selection::{fetch_selected, indices, or_alarm, selected_from_one, with_links};
 use crate::record::simulation::{constant, set_constant};
 use crate::record::{CHANGED, Record, index_in, is_changed, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// Values and texts for up to ten fields, one after another.
@@ -178,7 +179,7 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
     let Some(index) = indices(step.lock().remaining).next() else { return };
     step.lock().remaining &= !(1 << index);
     fetch(step, index);
-    let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.links[index]) else { return };
+    let Some(KindAndCount { kind, count_max }) = step.target_facts(|sseq| &sseq.links[index]) else { return };
     let (value, is_waited_for) = {
         let sseq = step.lock();
         let text = &sseq.texts[index];
@@ -199,7 +200,7 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
 
 /// Fetches number and text through DOL; a link without a target leaves them unchanged.
 fn fetch(step: &mut Step<'_, '_, SSeq>, index: usize) {
-    let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.desired[index]) else { return };
+    let Some(KindAndCount { kind, count_max }) = step.target_facts(|sseq| &sseq.desired[index]) else { return };
     let is_text = matches!(kind, Kind::Text | Kind::Enum) || matches!(kind, Kind::I8 | Kind::U8) && count_max > 1;
     if is_text {
         let Ok(Some(text)) = step.read_link_text(INPUTS[index], |sseq| &sseq.desired[index]) else { return };

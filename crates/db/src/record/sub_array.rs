@@ -11,6 +11,7 @@ use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
 use crate::record::{CHANGED, Record, post_value, raise_undefined, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// A part of another array.
@@ -67,8 +68,8 @@ impl Record for SubArray {
         None
     }
 
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((self.kind(), self.capacity))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        Some(KindAndCount { kind: self.kind(), count_max: self.capacity })
     }
 
     fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {

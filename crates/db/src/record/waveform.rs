@@ -1,6 +1,6 @@
 //! waveform: an array.
 
-use fodo_data::{Kind, Limits, Meta};
+use fodo_data::{Limits, Meta};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -10,6 +10,7 @@ use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
+use crate::reference::KindAndCount;
 
 record_fields! {
     /// An array.
@@ -49,8 +50,8 @@ impl Record for Waveform {
         None
     }
 
-    fn value_kind_and_count(&self) -> Option<(Kind, u32)> {
-        Some((self.array_meta().kind, self.capacity))
+    fn value_kind_and_count(&self) -> Option<KindAndCount> {
+        Some(KindAndCount { kind: self.array_meta().kind, count_max: self.capacity })
     }
 
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
