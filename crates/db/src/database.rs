@@ -177,8 +177,8 @@ impl Database {
                 event_name(&name).into_iter().for_each(|name| call.post_event(name));
                 Ok(())
             }
-            Input::Acknowledge { field, transient, severity } => {
-                call.acknowledge(field.record, transient, severity);
+            Input::Acknowledge { field, put } => {
+                call.acknowledge(field.record, put);
                 Ok(())
             }
         };

@@ -49,13 +49,23 @@ pub enum Input {
         /// The event's name, as in EVNT. A text that names no event is ignored.
         name: Text,
     },
-    /// Alarm acknowledgement (ACKT, ACKS).
+    /// Alarm acknowledgement.
     Acknowledge {
         /// Any field of the record.
         field: FieldRef,
-        /// The new ACKT: whether alarms that have cleared still need an acknowledgement.
-        transient: Option<bool>,
-        /// Alarms up to this severity are acknowledged.
-        severity: Option<Severity>,
+        /// The field to write, and its value.
+        put: AcknowledgePut,
     },
+}
+
+/// A value for one of the two fields of alarm acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcknowledgePut {
+    /// ACKT.
+    Transient {
+        /// Whether alarms that have cleared still need an acknowledgement.
+        is_required: bool,
+    },
+    /// ACKS: alarms up to this severity are acknowledged.
+    Severity(Severity),
 }

@@ -42,7 +42,7 @@ pub use filter::{
     ChannelError, ChannelField, Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat,
 };
 pub use hash::{FieldMap, TrustedKeyHasher};
-pub use input::Input;
+pub use input::{AcknowledgePut, Input};
 pub use inspect::{LinkInfo, LinkTarget};
 pub use load::{
     ExpandedTemplate, InertRecords, Instance, LoadError, Loader, MacroError, Macros, Omitted, OpenFile, RestoreError,

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
 use fodo_db::{
-    AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone,
+    AccessLevel, AcknowledgePut, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site,
+    Stream, Zone,
 };
 
 struct TestIoc {
@@ -401,7 +402,7 @@ fn alarms_are_acknowledged() {
     // The first processing was INVALID because VAL was undefined; no later alarm is acknowledged yet.
     assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::Minor);
 
-    let acknowledge = Input::Acknowledge { field, transient: None, severity: Some(Severity::Minor) };
+    let acknowledge = Input::Acknowledge { field, put: AcknowledgePut::Severity(Severity::Minor) };
     ioc.database.handle(acknowledge, ioc.now, &mut ioc.events).unwrap();
 
     assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::None);

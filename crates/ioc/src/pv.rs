@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 use fodo_db::{
-    ChannelError, ChannelField, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError, PutId,
+    AcknowledgePut, ChannelError, ChannelField, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError,
+    PutId,
 };
 use fodo_net::{ChannelAccessPv, Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
@@ -248,7 +249,11 @@ impl ChannelAccessPv for RecordPv {
         if self.driver.database().facts(self.field).is_read_only {
             return Err(PutRefusal::ReadOnly);
         }
-        self.driver.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
+        let transient = transient.map(|is_required| AcknowledgePut::Transient { is_required });
+        for put in transient.into_iter().chain(severity.map(AcknowledgePut::Severity)) {
+            self.driver.input(Input::Acknowledge { field: self.field, put }).map_err(refusal)?;
+        }
+        Ok(())
     }
 }
 

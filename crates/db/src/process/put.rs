@@ -1,6 +1,6 @@
 //! Puts: writing a value to a field, for clients and for links.
 
-use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
+use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Status, Text, Value};
 
 use crate::common::{Common, row};
 use crate::device::DeviceSupport;
@@ -10,6 +10,7 @@ use crate::field::{
     DEVICE, Dbf, FieldInfo, NOMOD, OLD_SIMULATION_MODE, PP, PROP, SCAN, SIMULATION_MODE, SIMULATION_SCAN, SPECIAL,
     Slot, fitting_text,
 };
+use crate::input::AcknowledgePut;
 use crate::link::{ParsedLink, Target, parse};
 use crate::menu;
 use crate::process::engine::EngineCall;
@@ -197,27 +198,32 @@ impl EngineCall<'_> {
     /// Alarm acknowledgement.
     ///
     /// Source: EPICS Base 7.0, putAckt and putAcks.
-    pub(crate) fn acknowledge(&mut self, record: u32, transient: Option<bool>, severity: Option<Severity>) {
+    pub(crate) fn acknowledge(&mut self, record: u32, put: AcknowledgePut) {
         self.with(record, |body, posts| {
             let mask = EventMask::VALUE | EventMask::ALARM;
             let common = body.common();
-            let wanted = transient.map(u16::from).filter(|transient| *transient != common.acknowledge_transient);
-            if let Some(transient) = wanted {
-                common.acknowledge_transient = transient;
-                posts.post(body, ACKT, mask);
-                let common = body.common();
-                if transient == 0 && common.acknowledge_severity > common.severity {
-                    common.acknowledge_severity = common.severity;
+            match put {
+                AcknowledgePut::Transient { is_required } => {
+                    if common.acknowledge_transient == u16::from(is_required) {
+                        return;
+                    }
+                    common.acknowledge_transient = u16::from(is_required);
+                    posts.post(body, ACKT, mask);
+                    let common = body.common();
+                    if !is_required && common.acknowledge_severity > common.severity {
+                        common.acknowledge_severity = common.severity;
+                        posts.post(body, ACKS, mask);
+                    }
+                }
+                AcknowledgePut::Severity(severity) => {
+                    if severity.code() < common.acknowledge_severity {
+                        return;
+                    }
+                    common.acknowledge_severity = menu::NO_ALARM;
                     posts.post(body, ACKS, mask);
                 }
-                posts.post_all(body, EventMask::ALARM);
             }
-            let is_enough = severity.is_some_and(|severity| severity.code() >= body.common().acknowledge_severity);
-            if is_enough {
-                body.common().acknowledge_severity = menu::NO_ALARM;
-                posts.post(body, ACKS, mask);
-                posts.post_all(body, EventMask::ALARM);
-            }
+            posts.post_all(body, EventMask::ALARM);
         });
     }
 }
