@@ -19,7 +19,7 @@ pub fn play(database: &Database) {
     let mut player = Player { database, now: Now::for_test(), events: Vec::new(), done: Vec::new() };
     let names: Vec<&str> = database.record_names().take(RECORDS_MAX).collect();
     for name in &names {
-        database.watch(player.field(name, ""), true);
+        database.watch(player.field(name, ""));
     }
     player.give(Input::Start);
     player.turn();

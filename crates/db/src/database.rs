@@ -114,22 +114,25 @@ impl Database {
         (group.unwrap_or_default(), self.core.access_level(field))
     }
 
-    /// Starts or stops posting changes of the field.
-    pub fn watch(&self, field: FieldRef, is_watched: bool) {
+    /// Starts posting changes of the field.
+    pub fn watch(&self, field: FieldRef) {
         self.core.with(field.record, |body| {
-            let subscriptions = &mut body.common().subscriptions;
-            if !is_watched {
-                if let Some(watched) = subscriptions {
-                    watched.posted_fields.retain(|other| *other != field.field);
-                    if watched.posted_fields.is_empty() && watched.followers.is_empty() {
-                        *subscriptions = None;
-                    }
-                }
-                return;
-            }
-            let posted = &mut subscriptions.get_or_insert_default().posted_fields;
+            let posted = &mut body.common().subscriptions.get_or_insert_default().posted_fields;
             if !posted.contains(&field.field) {
                 posted.push(field.field);
+            }
+        });
+    }
+
+    /// Stops posting changes of the field.
+    pub fn unwatch(&self, field: FieldRef) {
+        self.core.with(field.record, |body| {
+            let subscriptions = &mut body.common().subscriptions;
+            if let Some(watched) = subscriptions {
+                watched.posted_fields.retain(|other| *other != field.field);
+                if watched.posted_fields.is_empty() && watched.followers.is_empty() {
+                    *subscriptions = None;
+                }
             }
         });
     }

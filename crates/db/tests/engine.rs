@@ -353,7 +353,7 @@ fn late_scans_keep_their_phase_and_skip_missed_periods() {
 fn a_put_array_is_stored_without_copying_and_shared_with_readers() {
     let mut ioc = TestIoc::new("record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }");
     let field = ioc.field("w");
-    ioc.database.watch(field, true);
+    ioc.database.watch(field);
     let value = Value::from(vec![1.0, 2.0, 3.0]);
     let Value::Array(Array::F64(original)) = value.clone() else { unreachable!() };
 
@@ -444,7 +444,7 @@ fn readers_see_consistent_readings_while_records_process() {
             }
         });
         let mut events = Vec::new();
-        ioc.database.watch(field, true);
+        ioc.database.watch(field);
         for index in 0..5_000 {
             let value = Value::from(f64::from(index % 2) * 10.0);
             ioc.database.handle(Input::Put { field, value, put: None }, ioc.now, &mut events).unwrap();

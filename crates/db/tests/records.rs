@@ -83,7 +83,7 @@ impl TraceReplay {
             "start" => self.database.handle(Input::Start, self.now, &mut events).unwrap(),
             "watch" => {
                 let field = self.field(rest);
-                self.database.watch(field, true);
+                self.database.watch(field);
                 self.watched.insert(field, rest.to_owned());
             }
             "get" => {

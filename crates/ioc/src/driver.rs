@@ -96,12 +96,11 @@ impl DatabaseDriver {
     pub fn set_rules(&self, rules: Rules) {
         let mut turn = self.lock();
         let before = std::mem::replace(&mut turn.inputs, rules.inputs);
-        for field in before.into_keys().filter(|field| !turn.inputs.contains_key(field)) {
-            self.database.watch(field, turn.watched.contains_key(&field));
-        }
+        let is_needed = |field: &FieldRef| turn.inputs.contains_key(field) || turn.watched.contains_key(field);
+        before.into_keys().filter(|field| !is_needed(field)).for_each(|field| self.database.unwatch(field));
         self.guard.set_rules(rules.security);
         for (field, inputs) in &turn.inputs {
-            self.database.watch(*field, true);
+            self.database.watch(*field);
             self.guard.set_input(inputs, Some(&self.database.read(*field)));
         }
         self.connect_remote_inputs(&mut turn, rules.outside_inputs);
@@ -280,12 +279,15 @@ impl DatabaseDriver {
     pub fn watch(&self, pv: &Arc<RecordPv>) {
         let mut turn = self.lock();
         let pv = pv.register_with_source();
-        let is_watched = pv.has_listeners();
-        match is_watched {
-            true => turn.watched.insert(pv.field(), pv.clone()),
-            false => turn.watched.remove(&pv.field()),
-        };
-        self.database.watch(pv.field(), is_watched || turn.inputs.contains_key(&pv.field()));
+        if pv.has_listeners() {
+            turn.watched.insert(pv.field(), pv.clone());
+            self.database.watch(pv.field());
+            return;
+        }
+        turn.watched.remove(&pv.field());
+        if !turn.inputs.contains_key(&pv.field()) {
+            self.database.unwatch(pv.field());
+        }
     }
 
     /// The fields that clients subscribe to.

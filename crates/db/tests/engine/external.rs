@@ -283,7 +283,7 @@ fn link_units_and_link_status_follow_the_connection() {
     let units = Meta { units: "mm".into(), precision: 2, ..Meta::default() };
     let state = |ioc: &TestIoc| (ioc.text("c.INAV"), ioc.text("c.OUTV"));
     let inav = ioc.field("c.INAV");
-    ioc.database.watch(inav, true);
+    ioc.database.watch(inav);
 
     let link = ioc.connect("far:x", DOUBLE, Reading { meta: Some(Arc::new(units)), ..reading(1.0) });
     assert_eq!((ioc.number("c.INAV"), ioc.number("c.OUTV")), (1.0, 0.0), "{:?}", state(&ioc));
