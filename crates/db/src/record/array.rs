@@ -42,6 +42,12 @@ pub(crate) fn capacity_of(n_elements: u32) -> u32 {
 /// The elements of a constant link. `None`: the link is not a constant, or has no elements.
 pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Result<Option<Array>, ConvertError> {
     let scalars = match link.constant() {
+        Some(Constant::One(Scalar::Text(text))) if kind == Kind::I8 => {
+            // The characters of the text and a NUL, also if the text is truncated, as in Base.
+            let n_characters = capacity.saturating_sub(1) as usize;
+            let characters = text.as_bytes().iter().take(n_characters).map(|byte| byte.cast_signed());
+            return Ok(Some(Array::I8(Arc::new(characters.chain([0]).collect()))));
+        }
         Some(Constant::Many(scalars)) => scalars.clone(),
         Some(Constant::One(scalar)) => vec![scalar.clone()],
         None => return Ok(None),

@@ -44,7 +44,7 @@ impl Record for SubArray {
         self.capacity = capacity_of(self.capacity);
         self.n_wanted = self.n_wanted.min(self.capacity);
         self.value = Array::empty(self.kind());
-        if let Ok(Some(constants)) = constants(&self.input, self.kind(), self.capacity) {
+        if let Ok(Some(constants)) = constants(&self.input, self.kind(), self.reach()) {
             self.cut(&constants);
         }
     }
