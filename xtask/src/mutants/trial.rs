@@ -133,7 +133,7 @@ impl SourceCopy {
         for target in targets_of(&json(&output_of(&self.folder, &mut command)?)?, package) {
             let program = self.build(package, &target)?;
             let start = Instant::now();
-            self.run(package, &program).map_err(|error| format!("without a mutant: {error}"))?;
+            self.run_twice(package, &program).map_err(|error| format!("without a mutant: {error}"))?;
             timed.push((start.elapsed(), target));
         }
         timed.sort();
@@ -155,11 +155,10 @@ impl SourceCopy {
     fn outcome(&self, package: &str, targets: &[TestTarget]) -> (MutantOutcome, String) {
         for target in targets {
             let Ok(program) = self.build(package, target) else { return (MutantOutcome::Unviable, String::new()) };
-            // The second run excludes failures that are due to a busy machine.
-            if let Err(error) = self.run(package, &program).or_else(|_| self.run(package, &program)) {
+            if let Err(error) = self.run_twice(package, &program) {
                 let outcome =
                     if error.contains(TIMEOUT_STATUS) { MutantOutcome::TimedOut } else { MutantOutcome::Killed };
-                return (outcome, format!("{}: {}", target.join(" "), failed_tests(&error)));
+                return (outcome, format!("{}: {}", target.join(" "), failed_tests(&error).join(", ")));
             }
         }
         (MutantOutcome::Survived, String::new())
@@ -180,11 +179,17 @@ impl SourceCopy {
         programs.next().ok_or_else(|| format!("{package}: no program of {}", target.join(" ")))
     }
 
-    fn run(&self, package: &str, program: &str) -> Result<(), String> {
+    /// Runs all tests of a program, and the failed ones again: a busy machine makes some fail that test durations.
+    fn run_twice(&self, package: &str, program: &str) -> Result<(), String> {
+        self.run(package, program, &[]).or_else(|error| self.run(package, program, &failed_tests(&error)))
+    }
+
+    /// Runs the given tests of a program; without names, all.
+    fn run(&self, package: &str, program: &str, tests: &[&str]) -> Result<(), String> {
         let folder = self.folder.join("crates").join(package.trim_start_matches("fodo-"));
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", TEST_DURATION_MAX_S, "prlimit", TEST_PROCESSOR_TIME_MAX, TEST_MEMORY_MAX]);
-        command.arg(program).current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
+        command.args([program, "--exact"]).args(tests).current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
         output_of(&self.folder, &mut command).map(|_| ())
     }
 }
@@ -213,10 +218,9 @@ fn targets_of(metadata: &Value, package: &str) -> Vec<TestTarget> {
         .collect()
 }
 
-/// The names of the tests that failed.
-fn failed_tests(error: &str) -> String {
-    let names = error.lines().filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
-    names.collect::<Vec<_>>().join(", ")
+/// The names of the tests that failed; none if the program was ended.
+fn failed_tests(error: &str) -> Vec<&str> {
+    error.lines().filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----")).collect()
 }
 
 #[cfg(test)]
@@ -261,6 +265,6 @@ mod tests {
     fn the_tests_that_detected_a_mutant_are_named() {
         let error = "failures:\n\n---- a::b stdout ----\nwhy\n---- c stdout ----\n\nfailures:\n    a::b\n    c\n";
 
-        assert_eq!(failed_tests(error), "a::b, c");
+        assert_eq!(failed_tests(error), ["a::b", "c"]);
     }
 }
