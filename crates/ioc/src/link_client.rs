@@ -447,6 +447,18 @@ mod tests {
     }
 
     #[test]
+    fn merged_updates_of_a_link_are_counted_apart_from_its_puts() {
+        let (link_requests, link) = (LinkRequests::default(), link());
+        let target = RequestTarget::Link(link);
+        link_requests.open(target.clone(), "far", LinkUsage::Reads);
+
+        link_requests.count(&target, 3, 1);
+        link_requests.count(&target, 4, 1);
+
+        assert_eq!(link_requests.merged(link), MergedCounts { updates: 7, puts: 2 });
+    }
+
+    #[test]
     fn opening_and_closing_an_unserved_link_request_leaves_nothing_queued() {
         let link_requests = LinkRequests::default();
         let target = |name: &str| RequestTarget::Input(name.into());

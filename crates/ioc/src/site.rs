@@ -57,3 +57,32 @@ pub fn print(stream: Stream, line: &Text) {
         Stream::Error | Stream::Log => std::io::stderr().write_all(&bytes),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_those_of_the_process_unless_the_shell_has_its_own() {
+        let own = SharedEnvironment::default();
+        own.lock().unwrap().insert("AREA".to_owned(), "hall 3".to_owned());
+
+        let (of_shell, of_process) = (ProcessSite::new(Some(own)), ProcessSite::new(None));
+
+        assert_eq!((of_shell.variable("AREA"), of_shell.variable("PATH")), (Some("hall 3".into()), None));
+        assert!(of_process.variable("PATH").is_some());
+        assert_eq!(["", "A=B", "A\0"].map(|name| of_process.variable(name)), [None, None, None]);
+    }
+
+    #[test]
+    fn the_zone_of_a_time_has_its_offset_and_name() {
+        let site = ProcessSite { zone: TimeZone::get("Europe/Berlin").unwrap(), environment: None };
+        let at = |unix_s| {
+            let zone = site.zone(TimeStamp { unix_s, ..TimeStamp::default() });
+            (zone.offset_s, zone.name)
+        };
+
+        assert_eq!(at(1_700_000_000), (3600, "CET".to_owned()));
+        assert_eq!(at(1_690_000_000), (7200, "CEST".to_owned()));
+    }
+}

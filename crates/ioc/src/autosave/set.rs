@@ -326,3 +326,108 @@ impl SaveTrigger {
         matches!(self, SaveTrigger::Changed(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fodo_db::Loader;
+
+    use super::*;
+    use crate::testing::Folder;
+
+    const PERIOD: Duration = Duration::from_secs(30);
+    const RETRY: Duration = Duration::from_secs(3);
+
+    fn database() -> Database {
+        let mut loader = Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(b"record(ao, a) { field(VAL, 1) }".to_vec())).unwrap();
+        loader.finish().unwrap()
+    }
+
+    fn settings() -> AutosaveSettings {
+        AutosaveSettings { retry: RETRY, ..AutosaveSettings::default() }
+    }
+
+    /// A set of one record, and of one PV that does not exist.
+    fn set(path: PathBuf, when: SaveTrigger, database: &Database) -> SaveSet {
+        let wanted = ["a", "missing"].map(|pv| RequestedPv { pv: pv.to_owned(), at: fodo_db::LoadError::default() });
+        SaveSet::new("s.req", path, when, &wanted, database)
+    }
+
+    #[test]
+    fn a_failing_set_is_retried_after_the_retry_delay_and_reported_once() {
+        let (folder, database, settings) = (Folder::new(), database(), settings());
+        let mut set = set(folder.path("later/s.sav"), SaveTrigger::Every(PERIOD), &database);
+        let first = set.due().unwrap();
+
+        assert_eq!(set.tick(&database, &settings, first - RETRY), None);
+        assert_eq!(set.status(), SaveStatus::new(Health::Unknown, "Initialized"));
+        let (level, text) = set.tick(&database, &settings, first).unwrap();
+        assert!(level == Level::Error && text.contains("cannot save") && text.contains("s.sav"), "{text}");
+        assert_eq!((set.due(), set.is_failing()), (Some(first + RETRY), true));
+        assert_eq!(set.status(), SaveStatus::new(Health::Failure, "Can't write .sav file"));
+        assert_eq!(set.take_recent().unwrap(), "Can't write 's.sav'");
+        assert_eq!(set.tick(&database, &settings, first + RETRY), None);
+
+        std::fs::create_dir(folder.path("later")).unwrap();
+        let (level, text) = set.tick(&database, &settings, first + 2 * RETRY).unwrap();
+        assert!(level == Level::Warning && text.ends_with("is saved again; failed attempts: 2"), "{text}");
+        assert_eq!((set.due(), set.is_failing()), (Some(first + 2 * RETRY + PERIOD), false));
+        assert_eq!(set.status(), SaveStatus::new(Health::Warning, "1 value not saved"));
+    }
+
+    #[test]
+    fn a_manual_set_is_due_only_while_it_is_failing() {
+        let (folder, database, settings) = (Folder::new(), database(), settings());
+        let mut set = set(folder.path("later/s.sav"), SaveTrigger::Asked, &database);
+        let now = Instant::now();
+        assert_eq!((set.due(), set.tick(&database, &settings, now)), (None, None));
+
+        assert!(set.save(&database, &settings, now, false).is_some());
+        assert!(set.due().is_some());
+        std::fs::create_dir(folder.path("later")).unwrap();
+
+        assert!(set.tick(&database, &settings, now + RETRY).is_some());
+        assert_eq!(set.due(), None);
+        assert_eq!(disk::body(&folder.path("later/s.sav")).unwrap().lines().nth(1), Some("a 1"));
+    }
+
+    #[test]
+    fn a_sequence_file_that_cannot_be_written_has_its_own_status() {
+        let (folder, database) = (Folder::new(), database());
+        let settings = AutosaveSettings { n_sequence: 2, sequence_period: PERIOD, ..settings() };
+        std::fs::create_dir(folder.path("s.sav0")).unwrap();
+        let mut set = set(folder.path("s.sav"), SaveTrigger::Asked, &database);
+        let now = Instant::now();
+
+        let (_, text) = set.save(&database, &settings, now, false).unwrap();
+
+        assert!(text.contains("copy 0 of it: "), "{text}");
+        assert_eq!(set.status(), SaveStatus::new(Health::SequenceFailure, "Can't write sequence file"));
+        assert!(set.describe(false).contains("NOT SAVED: copy 0 of it: "));
+
+        // The next period writes the next file, and the one after it the first again.
+        std::fs::remove_dir(folder.path("s.sav0")).unwrap();
+        for (n_periods, name) in [(1, "s.sav1"), (2, "s.sav0")] {
+            assert!(!folder.path(name).exists());
+            set.save(&database, &settings, now + n_periods * PERIOD, false);
+            assert!(folder.path(name).exists());
+        }
+    }
+
+    #[test]
+    fn a_set_saved_after_changes_is_not_written_while_nothing_changes() {
+        let (folder, database, settings) = (Folder::new(), database(), settings());
+        let path = folder.path("s.sav");
+        let mut set = set(path.clone(), SaveTrigger::Changed(PERIOD), &database);
+        let first = set.due().unwrap();
+        set.tick(&database, &settings, first);
+
+        std::fs::remove_file(&path).unwrap();
+        set.tick(&database, &settings, first + PERIOD);
+        assert!(!path.exists());
+
+        set.move_to(path.clone());
+        set.tick(&database, &settings, first + 2 * PERIOD);
+        assert!(path.exists());
+    }
+}

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 mod access;
+mod checks;
+mod programs;
 mod records;
 mod scripts;
 mod values;

@@ -398,3 +398,46 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
     assert!(shown(&mut terminal, "rebootTime").len() > 10 && shown(&mut terminal, "1_Time").contains(':'));
     assert!(["0 = 0x0", "1 = 0x1"].contains(&shown(&mut terminal, "heartbeat").as_str()));
 }
+
+#[test]
+fn an_array_in_a_save_file_sets_a_scalar_field_to_its_first_element() {
+    let mut terminal = running();
+    terminal.file("a.sav", "x:a @array@ { \"4\" \"5\" }\nx:a.DESC @array@ { }\n<END>\n");
+
+    assert_eq!(terminal.run("fdbrestore a.sav"), "");
+
+    terminal.assert_goes("> dbl ao \"VAL DESC\"\nx:a, \"4\", \"\"\n");
+}
+
+#[test]
+fn the_status_records_show_a_restore_that_failed() {
+    let mut terminal = terminal();
+    let records = "record(longin, \"x:SR_rebootStatus\") {}\nrecord(stringin, \"x:SR_rebootStatusStr\") {}\n";
+    terminal.file("status.db", records);
+    terminal.file("cut.sav", "# autosave R5.11\nx:m 0\n");
+    for line in [
+        "dbLoadRecords a.db",
+        "dbLoadRecords status.db",
+        "save_restoreSet_status_prefix x:",
+        "set_pass1_restoreFile cut.sav",
+        "iocInit",
+    ] {
+        terminal.run(line);
+    }
+
+    until("it is shown", || terminal.run("dbgf x:SR_rebootStatus").ends_with("1 = 0x1\n"));
+
+    assert_eq!(terminal.run("dbgf x:SR_rebootStatusStr"), "DBF_STRING:         \"no good file\"\n");
+}
+
+#[test]
+fn a_set_that_cannot_be_saved_at_the_end_is_reported() {
+    let mut terminal = running();
+    terminal.run("set_savefile_path nowhere");
+    terminal.run("create_monitor_set s.req 3600");
+
+    let running = terminal.shell.place().lock().unwrap().take().unwrap();
+    let unsaved = running.stop().unwrap_err();
+
+    assert_eq!(unsaved.to_string(), "autosave sets that could not be saved at the end: 1");
+}
