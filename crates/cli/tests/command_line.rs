@@ -95,6 +95,40 @@ fn search_reports_an_unanswered_name_and_exits_with_code_3() {
 }
 
 #[test]
+fn search_watch_reports_periodically_until_its_time_has_passed() {
+    let watch = |json: &[&str]| {
+        let words = ["search", "--watch", "--for", "1.2", "--every", "0.3"];
+        run(fodo(free_port()).args(words).args(json))
+    };
+
+    let (output, json) = (watch(&[]), watch(&["--json"]));
+
+    let reports: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!((output.status.code(), json.status.code()), (Some(0), Some(0)), "{}", text(&output.stderr));
+    assert!((2..=5).contains(&reports.len()), "{reports:?}");
+    assert!(reports[0].starts_with("0 s: 0 searches for 0 names by 0 clients"), "{reports:?}");
+    assert!(reports.last().is_some_and(|last| !last.starts_with("0 s: ")), "{reports:?}");
+    assert!(text(&output.stderr).starts_with("fodo search: listening on "), "{}", text(&output.stderr));
+    assert_eq!(text(&json.stdout), "");
+}
+
+#[test]
+fn camonitor_reports_absent_pvs_once_after_its_timeout() {
+    let mut child = fodo(free_port())
+        .args(["camonitor", "-w", "0.1", "no:such"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = support::Lines::of(child.stdout.take().unwrap());
+
+    let line = lines.next();
+
+    child.kill().unwrap();
+    support::wait(&mut child);
+    assert_eq!(line.trim_end(), format!("{:<30} *** Not connected (PV not found)", "no:such"));
+}
+
+#[test]
 fn a_symlink_named_caget_runs_caget() {
     let link = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("fodo-test-{}", std::process::id()))

@@ -216,3 +216,42 @@ pub(super) fn parse_arguments(
     }
     Ok(Ok(MonitorArguments { options, stamps, names }))
 }
+
+#[cfg(test)]
+mod tests {
+    use fodo_ca::eca::Eca;
+    use fodo_net::{Kind, Reading, WrongReply};
+
+    use super::*;
+
+    #[test]
+    fn each_event_of_a_pv_is_printed_as_camonitor_does() {
+        let (names, style) = (["x".to_owned(), "y".to_owned()], Style::new(Clock::utc()));
+        let now = TimeStamp { unix_s: 1_800_000_000, nanos: 0 };
+        let mut lines = LinePrinter::new(&names, &style, Stamps::new(2, now));
+        let server = "127.0.0.1:5064".parse().unwrap();
+        let facts = ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
+        let mut printed = |event| {
+            let mut text = Vec::new();
+            lines.print(0, &event, now, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let line = |text: &str| format!("{:<30} 2027-01-15 08:00:00.000000 {text}\n", "x");
+
+        for silent in [MonitorEvent::Connected(facts.clone()), MonitorEvent::Responsive, MonitorEvent::Merged(2)] {
+            assert_eq!(printed(silent), "");
+        }
+        assert_eq!(printed(MonitorEvent::Rights(facts)), "");
+        let update = Reading { time: now, ..Reading::bare(1.5.into()) };
+        assert_eq!(printed(MonitorEvent::Update(update)).trim_end(), line("1.5").trim_end());
+        for lost in [MonitorEvent::Disconnected, MonitorEvent::Unresponsive, MonitorEvent::Closed] {
+            assert_eq!(printed(lost), line("*** disconnected"));
+        }
+        let refusal = Refusal::Status { status: Eca::GETFAIL, text: String::new() };
+        assert_eq!(printed(MonitorEvent::Refused(refusal)), line("*** CA error Channel read request failed"));
+        assert_eq!(printed(MonitorEvent::Refused(Refusal::ReadAccess)), line("*** no read access"));
+        let reply = WrongReply::Count { requested: 1, received: 2 };
+        assert_eq!(printed(MonitorEvent::WrongReply(reply.clone())), line(&format!("*** CA error {reply}")));
+        assert_eq!(lines.missing(), format!("{:<30} *** Not connected (PV not found)\n", "y"));
+    }
+}

@@ -296,3 +296,24 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut OutputStreams<'_>) -> io:
     }
     Ok(Ok(options))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_ca::eca::Eca;
+
+    #[test]
+    fn the_reason_of_a_failed_write_is_that_of_the_tools() {
+        let server = "127.0.0.1:5064".parse().unwrap();
+        let shown = |kind| reason(&Error::new("x", kind));
+        let refused = |refusal| ErrorKind::Refused { server, refusal };
+
+        assert_eq!(
+            shown(refused(Refusal::Status { status: Eca::PUTFAIL, text: String::new() })),
+            "Channel write request failed"
+        );
+        assert_eq!(shown(refused(Refusal::WriteAccess)), "Write access denied");
+        assert_eq!(shown(ErrorKind::Misuse { reason: "an empty name".into() }), "an empty name");
+        assert_eq!(shown(ErrorKind::Disconnected { server }), "Virtual circuit disconnect");
+    }
+}

@@ -84,4 +84,12 @@ mod tests {
         assert_eq!(raw("end\\", 39), b"end");
         assert_eq!(raw(&"a".repeat(50), 39).len(), 39);
     }
+
+    #[test]
+    fn control_characters_are_escaped_by_letter_or_number() {
+        assert_eq!(
+            escaped(b"\0\x07\x08\x0b\x0c\n\r\t\\'\"a~\x1f\xff"),
+            "\\0\\a\\b\\v\\f\\n\\r\\t\\\\\\'\\\"a~\\x1f\\xff"
+        );
+    }
 }

@@ -319,3 +319,74 @@ fn limits(lines: &mut Vec<(&'static str, String)>, kind: Kind, detail: Detail, m
         lines.push(("Hi ctrl limit:", number(meta.control.high)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use fodo_ca::eca::Eca;
+    use fodo_net::WrongReply;
+
+    use super::*;
+
+    fn style() -> Style {
+        Style { chars_as_text: true, ..Style::new(Clock::utc()) }
+    }
+
+    #[test]
+    fn each_error_is_shown_as_the_tools_do() {
+        let server = SocketAddr::from(([127, 0, 0, 1], 5064));
+        let refused = |refusal| ErrorKind::Refused { server, refusal };
+        let of_status = Refusal::Status { status: Eca::GETFAIL, text: String::new() };
+        let reply = WrongReply::Count { requested: 1, received: 2 };
+        let kinds = [
+            (refused(Refusal::ReadAccess), "*** no read access".to_owned()),
+            (refused(of_status), "*** CA error Channel read request failed".to_owned()),
+            (ErrorKind::WrongReply { server, reply: reply.clone() }, format!("*** CA error {reply}")),
+            (ErrorKind::NoReply { server, after: Duration::ZERO }, "*** no data available (timeout)".to_owned()),
+            (ErrorKind::Misuse { reason: "an empty name".into() }, "*** CA error an empty name".to_owned()),
+            (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, "*** CA error out of memory".to_owned()),
+            (ErrorKind::Disconnected { server }, "*** not connected".to_owned()),
+        ];
+
+        for (kind, text) in kinds {
+            assert_eq!(error_text(&Error::new("x", kind)), text);
+        }
+    }
+
+    #[test]
+    fn characters_are_shown_as_text_up_to_the_first_nul() {
+        let shown = |value: Value| style().counted_value(&value).to_string();
+
+        assert_eq!(shown(Value::from(b"ab\0c".to_vec())), "ab");
+        assert_eq!(shown(Value::from(vec![98_i8, 0, 99])), "b");
+        assert_eq!(shown(Value::from(b"a\n\x7f".to_vec())), "a\\n\\x7f");
+        assert_eq!(shown(Value::from(vec![98_i16, 0])), "2 98 0");
+    }
+
+    #[test]
+    fn a_state_is_shown_by_its_label_or_as_invalid() {
+        let meta = Meta { labels: vec!["off".into(), "on".into()], ..Meta::default() };
+
+        assert_eq!(
+            [1, 2, 15, 16].map(|index| state(index, &meta)),
+            ["on", "Enum Index Overflow (2)", "Enum Index Overflow (15)", "Illegal Value (16)"]
+        );
+    }
+
+    #[test]
+    fn numbers_in_another_base_are_rounded_and_limited() {
+        let style = Style { float_base: Base::Hexadecimal, integer_base: Base::Octal, ..Style::new(Clock::utc()) };
+        let shown = |value: Value| style.counted_value(&value).to_string();
+
+        assert_eq!([9.5, -1.5, 0.4, 0.0].map(|number| shown(number.into())), ["0xA", "0xFFFFFFFE", "0x0", "0x0"]);
+        assert_eq!(
+            [2_147_483_646.9, 2_147_483_647.6, -2_147_483_648.4, -2_147_483_649.6].map(|number| shown(number.into())),
+            ["0x7FFFFFFF", "0x80000000", "0x80000000", "0x80000000"]
+        );
+        assert_eq!(shown(Value::from(8_i32)), "0o10");
+        assert_eq!(shown(Value::from(8_i16)), "0o10");
+    }
+}

@@ -360,4 +360,27 @@ mod tests {
         assert!(texts[1].ends_with("\"severity\":\"NO_ALARM\",\"status\":\"NO_ALARM\",\"event\":\"update\"}\n"));
         assert_eq!(texts[2], "{\"pv\":\"x:y\",\"event\":\"disconnected\"}\n");
     }
+
+    #[test]
+    fn monitor_prints_every_state_of_a_channel_as_text_and_json() {
+        let text = |event: MonitorEvent| KnownPv::default().text("x", 1, event, false);
+        let object = |event: MonitorEvent| KnownPv::default().text("x", 1, event, true);
+        let rights = |may_read, may_write| {
+            let server = SocketAddr::from(([127, 0, 0, 1], 5064));
+            MonitorEvent::Rights(ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write })
+        };
+        let wrong = || MonitorEvent::WrongReply(fodo_net::WrongReply::Count { requested: 1, received: 2 });
+        let refused = || MonitorEvent::Refused(fodo_net::Refusal::ReadAccess);
+
+        assert_eq!(text(rights(true, false)), "x  --- may be read now, may not be written\n");
+        assert_eq!(object(rights(true, false)), "{\"pv\":\"x\",\"event\":\"rights\",\"read\":true,\"write\":false}\n");
+        assert_eq!(text(MonitorEvent::Unresponsive), "x  the server is silent; the last value may be stale\n");
+        assert_eq!(object(MonitorEvent::Unresponsive), "{\"pv\":\"x\",\"event\":\"unresponsive\"}\n");
+        assert_eq!(text(MonitorEvent::Responsive), "x  the server responds again\n");
+        assert_eq!(text(MonitorEvent::Closed), "x  closed\n");
+        assert!(text(refused()).starts_with("x  the server "), "{}", text(refused()));
+        assert!(object(refused()).starts_with("{\"pv\":\"x\",\"event\":\"refused\",\"message\":\"the server "));
+        assert!(text(wrong()).starts_with("x  --- the server sent ") && text(wrong()).ends_with("which was dropped\n"));
+        assert!(object(wrong()).contains("\"event\":\"wrong_reply\",\"message\":\"--- the server sent "));
+    }
 }

@@ -255,6 +255,7 @@ fn server_object(server: &ServerTraffic) -> Map<String, Json> {
 mod tests {
     use super::*;
     use fodo_ca::Cid;
+    use fodo_ca::message::Answer;
     use fodo_ca::search::{Datagram, Responder, Searcher};
     use fodo_data::Now;
 
@@ -305,5 +306,90 @@ mod tests {
         for key in first.keys() {
             assert!(HELP.contains(key), "{key}");
         }
+    }
+
+    /// The search of a client for `x`.
+    fn search(now: Now) -> Vec<u8> {
+        let (mut client, mut searches): (Searcher, Vec<Datagram>) = (Searcher::new(1), Vec::new());
+        client.add(Cid(1), "x", now);
+        client.tick(now, &mut searches);
+        searches.remove(0).bytes
+    }
+
+    #[test]
+    fn the_servers_of_a_name_are_shown_by_their_number_and_state() {
+        let (mut traffic, start) = (SearchMonitor::new(1), Now::for_test());
+        traffic.ask("x", start);
+
+        let observed = observed();
+        let shown = |name: &str| {
+            let wanted = observed.names().iter().find(|traffic| traffic.name == name);
+            servers_text(wanted.unwrap())
+        };
+
+        assert_eq!(servers_text(&traffic.names()[0]), "?");
+        assert_eq!(shown("no:such"), "NO SERVER");
+        assert_eq!(shown("x:twice"), "2 SERVERS: 10.0.0.1:5064 10.0.0.1:6064");
+    }
+
+    #[test]
+    fn the_three_busiest_clients_of_a_name_are_shown_and_the_others_counted() {
+        let shown = |searches: &[u64]| {
+            let (mut traffic, mut now) = (SearchMonitor::new(1), Now::for_test());
+            for (host, n_searches) in searches.iter().enumerate() {
+                for _ in 0..*n_searches {
+                    traffic.handle_broadcast(at(&format!("10.0.0.{host}:4000")), &search(now), now);
+                    now = now + Duration::from_secs(1);
+                }
+            }
+            clients_text(&traffic.names()[0])
+        };
+
+        assert_eq!(shown(&[1, 4, 2, 3, 1]), "10.0.0.1:4000 10.0.0.3:4000 10.0.0.2:4000 and 2 more");
+        assert_eq!(shown(&[1, 1, 1]), "10.0.0.0:4000 10.0.0.1:4000 10.0.0.2:4000");
+    }
+
+    #[test]
+    fn a_search_report_shows_the_requested_number_of_names_and_counts_the_others() {
+        let text = report(&observed(), Duration::from_secs(10), 1);
+
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "  NAME       ASKED    PER S  ANSWER, ASKED BY",
+                "  no:such        1     0.10  NO SERVER, 10.0.0.2:4000",
+                "  and 1 more names (--rows)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_search_report_contains_servers_with_their_restarts() {
+        let (mut traffic, start) = (SearchMonitor::new(1), Now::for_test());
+        let beacon = |beacon| {
+            let mut bytes = Vec::new();
+            Answer::RsrvIsUp { minor: 13, port: 5064, beacon, address: 0 }.encode(&mut bytes);
+            bytes
+        };
+        for (server, numbers) in [("10.0.0.1:5065", [7, 8, 0]), ("10.0.0.2:5065", [1, 2, 3])] {
+            for (seconds, number) in numbers.into_iter().enumerate() {
+                traffic.answered(at(server), &beacon(number), start + Duration::from_secs(15 * seconds as u64));
+            }
+        }
+
+        let text = report(&traffic, Duration::from_secs(40), 40);
+        let json = lines(&traffic, Duration::from_secs(40));
+
+        assert_eq!(
+            text,
+            "40 s: 0 searches for 0 names by 0 clients, 0 dead names, 2 servers seen\n  \
+             server 10.0.0.1:5064: 3 beacons, 1 restarts\n  \
+             server 10.0.0.2:5064: 3 beacons\n"
+        );
+        assert_eq!(
+            json.lines().next().unwrap(),
+            "{\"event\":\"server\",\"server\":\"10.0.0.1:5064\",\"beacons\":3,\"restarts\":1}"
+        );
     }
 }

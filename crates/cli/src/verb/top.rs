@@ -179,4 +179,35 @@ mod tests {
 
         assert!(error.to_string().contains("is not a server status"), "{error}");
     }
+
+    #[test]
+    fn the_table_of_top_begins_with_the_totals_and_limits_the_number_of_clients() {
+        let client = |name: &str| json!({"address": name, "user": "op", "host": "desk", "waiting_s": null});
+        let status = json!({"clients": 3, "channels": 5, "subscriptions": 4, "queued_bytes": 100, "updates_posted": 9,
+            "updates_sent": 7, "updates_merged": 2, "searches": 11, "cpu": 12.34, "mem_rss": 3_145_728,
+            "list": [client("a:1"), client("b:1"), client("c:1")]});
+        let status = status.as_object().unwrap();
+
+        let limited = table(status, 2);
+
+        let lines: Vec<&str> = limited.lines().collect();
+        assert_eq!(
+            lines[0],
+            "3 clients, 5 channels, 4 subscriptions; 100 B queued; 9 updates posted, 7 sent, 2 merged; 11 searches; \
+             CPU 12.3 %, memory 3.0 MiB"
+        );
+        assert!(lines[1].starts_with("CLIENT ") && lines[1].ends_with(" WAITING"), "{limited}");
+        let first: Vec<&str> = lines[2].split_whitespace().collect();
+        assert_eq!(first, ["a:1", "op@desk", "0", "0", "0", "B", "0", "0", "0", "-"]);
+        assert!(lines[3].starts_with("b:1 "), "{limited}");
+        assert_eq!(lines[4..], ["and 1 more (--rows)"]);
+        assert!(table(status, 3).lines().last().unwrap().starts_with("c:1 "));
+    }
+
+    #[test]
+    fn sizes_are_shown_with_the_largest_unit_that_is_not_above_them() {
+        let shown = [0.0, 1023.0, 1024.0, 1536.0, 1_048_575.0, 1_048_576.0, 5_767_168.0].map(bytes);
+
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1024.0 KiB", "1.0 MiB", "5.5 MiB"]);
+    }
 }

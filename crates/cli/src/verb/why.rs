@@ -354,4 +354,106 @@ mod tests {
         assert!(verdict.what.starts_with("2 servers claim the name"), "{verdict:?}");
         assert_eq!(verdict.exit, Exit::Refused);
     }
+
+    fn channel(severity: Severity, may_write: bool) -> ClaimResult {
+        let facts = ChannelFacts { server: SERVER, kind: fodo_net::Kind::F64, count_max: 3, may_read: true, may_write };
+        let status = if severity == Severity::None { fodo_net::Status::NO_ALARM } else { fodo_net::Status::UDF };
+        let reading = Reading {
+            value: 1.5.into(),
+            alarm: fodo_net::Alarm { severity, status },
+            time: fodo_net::TimeStamp::default(),
+            meta: None,
+        };
+        ClaimResult::Channel { facts, after: Duration::from_millis(2), value: Some(Ok(Box::new(reading))) }
+    }
+
+    #[test]
+    fn each_failure_of_a_server_has_a_distinct_verdict() {
+        let ClaimResult::Channel { facts, after, .. } = channel(Severity::None, true) else { return };
+        let results = [
+            (ClaimResult::NotConnected { reason: "refused".into(), is_refused: true }, Exit::Refused),
+            (ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false }, Exit::NoAnswer),
+            (ClaimResult::Silent { after }, Exit::NoAnswer),
+            (ClaimResult::Lost { reason: "reset".into() }, Exit::NoAnswer),
+            (ClaimResult::Refused, Exit::Refused),
+            (ClaimResult::Channel { facts: facts.clone(), after, value: None }, Exit::NoAnswer),
+            (ClaimResult::Channel { facts, after, value: Some(Err(Refusal::ReadAccess)) }, Exit::Refused),
+            (channel(Severity::Invalid, true), Exit::Done),
+            (channel(Severity::Major, false), Exit::Done),
+            (channel(Severity::Major, true), Exit::Done),
+        ];
+
+        let verdicts = results.map(|(result, exit)| {
+            let verdict = judge(&diagnosis(&[SearchResult::Sent], std::slice::from_ref(&result)), false);
+            assert_eq!(verdict.exit, exit, "{verdict:?}");
+            verdict
+        });
+
+        for (index, verdict) in verdicts.iter().enumerate() {
+            assert!(verdicts.iter().skip(index + 1).all(|other| other.what != verdict.what), "{verdict:?}");
+        }
+        let [.., invalid, read_only, good] = verdicts;
+        assert_eq!(invalid.what, "connected; the value is INVALID, status UDF");
+        assert!(invalid.advice.contains("never been processed") && read_only.what.contains("no write access"));
+        assert_eq!((good.what.as_str(), good.advice.as_str()), ("nothing is wrong", ""));
+    }
+
+    #[test]
+    fn a_diagnosis_is_shown_step_by_step() {
+        let mut found = diagnosis(
+            &[SearchResult::Sent, SearchResult::PortClosed, SearchResult::NotSent { reason: "no route".into() }],
+            &[channel(Severity::None, false), ClaimResult::Refused],
+        );
+        let by_name_server = |result| SearchedAddress { address: SERVER, method: SearchMethod::NameServer, result };
+        found.searched.push(by_name_server(SearchResult::PortClosed));
+        let verdict = judge(&found, false);
+
+        let text = block(&found, &verdict);
+
+        let lines: Vec<&str> = text.lines().take(9).collect();
+        assert_eq!(
+            lines,
+            [
+                "x:y",
+                "    searched  127.0.0.1:5064",
+                "              127.0.0.1:5064        no server on this port",
+                "              127.0.0.1:5064        not sent: no route",
+                "              127.0.0.1:5064        name server; no server on this port",
+                "    claimed   127.0.0.1:5064        after 1.0 ms",
+                "              channel after 2.0 ms: double, up to 3, read only; value 1.5",
+                "              127.0.0.1:5064        after 1.0 ms",
+                "              connected, channel refused",
+            ]
+        );
+        assert!(text.contains("\n    verdict   2 servers claim the name: "), "{text}");
+        assert!(text.contains("\n    advice    a client connects to the first"), "{text}");
+    }
+
+    #[test]
+    fn a_diagnosis_as_json_contains_every_step() {
+        let outcomes = [
+            ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false },
+            ClaimResult::Silent { after: Duration::from_secs(2) },
+            ClaimResult::Lost { reason: "reset".into() },
+            ClaimResult::Refused,
+            channel(Severity::None, true),
+        ];
+        let found = diagnosis(&[SearchResult::Sent, SearchResult::NotSent { reason: "no route".into() }], &outcomes);
+
+        let object = Json::Object(object(&found, &judge(&found, false)));
+
+        let outcomes: Vec<&Json> = object["claims"].as_array().unwrap().iter().map(|claim| &claim["outcome"]).collect();
+        assert_eq!(outcomes, ["not_connected", "silent", "lost", "refused", "channel"]);
+        let claims = &object["claims"];
+        assert_eq!((&claims[0]["reason"], &claims[1]["silent_s"]), (&json!("timeout"), &json!(2.0)));
+        assert_eq!((&claims[2]["reason"], &claims[4]["is_readable"]), (&json!("reset"), &json!(true)));
+        assert_eq!((&claims[4]["server"], &claims[4]["after_s"]), (&json!("127.0.0.1:5064"), &json!(0.001)));
+        assert_eq!((&claims[4]["channel_after_s"], claims[4].get("pv")), (&json!(0.002), None));
+        assert_eq!(object["searched"][1]["outcome"], "not_sent");
+        assert_eq!(
+            (&object["searched"][1]["reason"], &object["searched"][0]["way"]),
+            (&json!("no route"), &json!("datagram"))
+        );
+        assert_eq!((&object["pv"], &object["code"]), (&json!("x:y"), &json!(Exit::NoAnswer.code())));
+    }
 }
