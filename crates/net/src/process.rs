@@ -79,6 +79,27 @@ mod tests {
         assert!(!host_name().is_empty());
     }
 
+    #[test]
+    fn only_a_full_descriptor_table_counts_as_a_lack_of_descriptors() {
+        let of = |errno: rustix::io::Errno| lacks_descriptors(&errno.into());
+
+        assert!(of(rustix::io::Errno::MFILE) && of(rustix::io::Errno::NFILE));
+        assert!(!of(rustix::io::Errno::NOENT) && !lacks_descriptors(&io::ErrorKind::NotFound.into()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_descriptor_limit_is_raised_to_the_maximum() {
+        let of_process = || rustix::process::getrlimit(Resource::Nofile);
+        let maximum = of_process().maximum;
+        let below = Rlimit { current: maximum.map(|n| n - 1), maximum };
+        rustix::process::setrlimit(Resource::Nofile, below).unwrap();
+
+        raise_descriptor_limit();
+
+        assert_eq!(of_process().current, maximum);
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn open_files_are_counted_and_memory_is_in_bytes() {

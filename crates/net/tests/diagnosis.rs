@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fodo_ca::search::Responder;
 use fodo_data::Now;
 use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
-use fodo_net::{ClientConfig, Host};
+use fodo_net::{ClientConfig, Host, Pv, Refusal, Rights, Server, ServerConfig, SharedPv, Source};
 
 use served::cell;
 
@@ -152,4 +152,39 @@ fn diagnosis_queries_name_servers_and_connects_to_the_servers_they_report() {
         "{:?}",
         diagnosis.claims
     );
+}
+
+/// Claims every name but has none of them.
+struct Empty;
+
+impl Source for Empty {
+    fn serves(&self, _: &str) -> bool {
+        true
+    }
+
+    fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+        None
+    }
+}
+
+#[test]
+fn diagnosis_reports_a_server_that_claims_a_name_but_refuses_its_channel() {
+    let server = Server::start(ServerConfig::isolated(), Arc::new(Empty)).unwrap();
+
+    let diagnosis = Diagnosis::run("x:y", &server.client_config(), PATIENCE).unwrap();
+
+    assert_eq!(diagnosis.claims.first().unwrap().result, ClaimResult::Refused);
+}
+
+#[test]
+fn diagnosis_reports_a_value_that_the_client_must_not_read() {
+    let pv = SharedPv::builder(1.5).rights(|_| Rights { read: false, write: false }).build();
+    let server = served::start([("x:y", pv)]);
+
+    let diagnosis = Diagnosis::run("x:y", &server.client_config(), PATIENCE).unwrap();
+
+    let ClaimResult::Channel { facts, value, .. } = &diagnosis.claims.first().unwrap().result else {
+        panic!("{diagnosis:?}")
+    };
+    assert_eq!((facts.may_read, facts.may_write, value), (false, false, &Some(Err(Refusal::ReadAccess))));
 }

@@ -1,0 +1,300 @@
+//! Calls without a timeout of their own, and what else a caller of the Rust API relies on.
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod served;
+
+use std::error::Error as _;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fodo_net::traffic_monitor::{NameState, TrafficMonitor};
+use fodo_net::{
+    Alarm, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, MonitorEvent,
+    MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Request, Rights, Server, ServerConfig, ServerError,
+    Severity, SharedPv, Status, TimeStamp, Value, many,
+};
+
+use served::{cell, serve, slow_cell, start};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn calls_without_a_timeout_return_their_results() {
+    let (_server, context) = serve([("x", cell(1.5)), ("a", cell(vec![1, 2, 3]))]);
+    let (x, a) = (context.channel("x").unwrap(), context.channel("a").unwrap());
+
+    let facts = x.connect().unwrap();
+    assert_eq!((x.name(), Some(facts)), ("x", x.facts()));
+    assert_eq!(a.start_connect().wait().unwrap().count_max, 20_000_000);
+
+    x.put(2.5).unwrap();
+    assert_eq!(x.get().unwrap().value, Value::from(2.5));
+    x.put_unconfirmed(3.5).unwrap();
+    let mut reading = x.get_with(Request { detail: Detail::Control, ..Request::default() }).unwrap();
+    assert_eq!((&reading.value, reading.meta.as_ref().unwrap().precision), (&Value::from(3.5), 2));
+    x.put(4.5).unwrap();
+    x.get_into(&mut reading, Request::default()).unwrap();
+    assert_eq!(reading.value, Value::from(4.5));
+    assert_eq!(a.get_with(Request { count: 2, ..Request::default() }).unwrap().value, Value::from(vec![1, 2]));
+}
+
+#[test]
+fn many_calls_without_a_timeout_return_their_results_in_order() {
+    let (_server, context) = serve([("x", cell(1.5)), ("y", cell(2.5))]);
+
+    let channels: Vec<_> = many::connect(&context, &["x", "y"]).into_iter().map(Result::unwrap).collect();
+    assert_eq!(channels.iter().map(|channel| channel.name()).collect::<Vec<_>>(), ["x", "y"]);
+    let facts = many::wait(channels.iter().map(|channel| channel.start_connect()));
+    assert!(facts.iter().all(Result::is_ok) && facts.len() == 2, "{facts:?}");
+
+    assert_eq!(
+        many::put([(channels[1].clone(), Value::from(7.0)), (channels[0].clone(), Value::from(6.0))]),
+        [Ok(()), Ok(())]
+    );
+    let values: Vec<Value> =
+        many::get(&channels, Request::default()).into_iter().map(|reading| reading.unwrap().value).collect();
+    assert_eq!(values, [6.0, 7.0].map(Value::from));
+    assert_eq!(many::get(&[], Request::default()), []);
+}
+
+#[test]
+fn calls_without_a_timeout_end_after_that_of_their_context() {
+    let server = start([("x", cell(1.5))]);
+    let after = Duration::from_millis(30);
+    let context = Context::new(ClientConfig { operation_timeout: after, ..server.client_config() });
+    let absent = context.channel("absent").unwrap();
+    let not_found = |error: Error| assert_eq!(error.kind(), &ErrorKind::NotFound { after });
+    let mut reading = Reading::bare(Value::from(1.0));
+
+    not_found(absent.connect().unwrap_err());
+    not_found(absent.start_connect().wait().unwrap_err());
+    not_found(absent.get().unwrap_err());
+    not_found(absent.get_with(Request::default()).unwrap_err());
+    not_found(absent.get_into(&mut reading, Request::default()).unwrap_err());
+    not_found(absent.put(1.0).unwrap_err());
+    not_found(absent.put_unconfirmed(1.0).unwrap_err());
+    not_found(many::wait([absent.start_connect()]).remove(0).unwrap_err());
+    not_found(many::connect(&context, &["absent"]).remove(0).unwrap_err());
+    not_found(many::get(std::slice::from_ref(&absent), Request::default()).remove(0).unwrap_err());
+    not_found(many::put([(absent.clone(), Value::from(1.0))]).remove(0).unwrap_err());
+    assert_eq!(absent.state(), ChannelState::Searching);
+}
+
+#[test]
+fn unsent_bytes_grow_while_the_server_does_not_read_and_are_sent_later() {
+    let gate = Arc::new(Mutex::new(()));
+    let waits = gate.clone();
+    let on_put = move |value: Value, _: &_| {
+        drop(waits.lock().unwrap());
+        Ok(value)
+    };
+    let array = vec![0.5; 1_000_000];
+    let pv = SharedPv::builder(vec![0.0]).count_max(1_000_000).on_put(on_put).build();
+    let (_server, context) = serve([("a", pv.clone())]);
+    let a = context.channel("a").unwrap();
+    assert_eq!(a.unsent_bytes(), 0);
+    a.connect_timeout(PATIENCE).unwrap();
+    assert_eq!(a.unsent_bytes(), 0);
+
+    let held = gate.lock().unwrap();
+    let puts: Vec<_> = (0..6).map(|_| a.start_put_unconfirmed(array.clone())).collect();
+    assert!(many::wait_timeout(puts, PATIENCE).iter().all(Result::is_ok));
+    assert!(a.unsent_bytes() > array.len(), "{} bytes", a.unsent_bytes());
+
+    drop(held);
+    let start = Instant::now();
+    while a.unsent_bytes() > 0 {
+        assert!(start.elapsed() < PATIENCE, "{} bytes", a.unsent_bytes());
+        std::thread::yield_now();
+    }
+    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(array));
+}
+
+#[test]
+fn the_events_of_a_monitor_are_an_iterator() {
+    let (server, context) = serve([("x", cell(1.5))]);
+    let monitor = context.channel("x").unwrap().monitor(MonitorOptions::default());
+
+    let mut values = Vec::new();
+    for event in &monitor {
+        if let MonitorEvent::Update(reading) = event {
+            values.push(reading.value);
+            break;
+        }
+    }
+
+    assert_eq!(values, [Value::from(1.5)]);
+    let observer = server.observer();
+    assert_eq!(observer.clients().iter().map(|client| client.n_subscriptions).collect::<Vec<_>>(), [1]);
+    assert!(observer.counts().searches > 0);
+}
+
+#[test]
+fn a_subscription_to_the_class_name_receives_it_with_every_update() {
+    let pv = cell(1.5);
+    let (_server, context) = serve([("x", pv.clone())]);
+    let x = context.channel("x").unwrap();
+    let request = Request { detail: Detail::ClassName, ..Request::default() };
+    let monitor = x.monitor(MonitorOptions { request, ..MonitorOptions::default() });
+    let next = || {
+        loop {
+            match monitor.next_timeout(PATIENCE) {
+                Some(MonitorEvent::Update(reading)) => return reading.value,
+                Some(_) => {}
+                None => panic!("no update"),
+            }
+        }
+    };
+
+    assert_eq!(next(), Value::from("pv"));
+    pv.post(2.5);
+    assert_eq!(next(), Value::from("pv"));
+    assert_eq!(x.get_with_timeout(request, PATIENCE).unwrap().value, Value::from("pv"));
+}
+
+#[test]
+fn a_shared_pv_keeps_the_reading_that_was_posted() {
+    let pv = SharedPv::new(1.0);
+    let alarm = Alarm { severity: Severity::Minor, status: Status::HIGH };
+    let time = TimeStamp { unix_s: 1_800_000_000, nanos: 5 };
+    let posted = Reading { alarm, time, ..Reading::bare(Value::from(2.0)) };
+
+    pv.post_reading(posted.clone());
+
+    assert_eq!((pv.reading(), pv.value()), (posted, Value::from(2.0)));
+}
+
+#[test]
+fn a_shared_pv_gives_each_client_the_rights_of_its_rule() {
+    let rights = |by: &fodo_net::Peer| Rights { read: !by.host.is_empty(), write: false };
+    let pv = SharedPv::builder(1.0).rights(rights).on_put(|value, _| Ok(value)).build();
+    let (_server, context) = serve([("x", pv)]);
+
+    let facts = context.channel("x").unwrap().connect_timeout(PATIENCE).unwrap();
+
+    assert_eq!((facts.may_read, facts.may_write), (true, false));
+}
+
+#[test]
+fn a_deferred_put_can_be_refused_later() {
+    let (pv, puts) = slow_cell(1.0);
+    let (_server, context) = serve([("x", pv)]);
+    let x = context.channel("x").unwrap();
+
+    let putting = x.start_put(2.0);
+    let start = Instant::now();
+    let put = loop {
+        if let Some(put) = puts.lock().unwrap().pop() {
+            break put;
+        }
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    };
+    put.refuse(PutRefusal::Rejected("the motor is stuck".into()));
+
+    let error = putting.wait_timeout(PATIENCE).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Refused { refusal: Refusal::Status { .. }, .. }), "{error:?}");
+}
+
+#[test]
+fn a_subscription_to_alarms_receives_only_changes_of_the_alarm() {
+    let pv = cell(1.0);
+    let (_server, context) = serve([("x", pv.clone())]);
+    let options = MonitorOptions { mask: EventMask::ALARM, ..MonitorOptions::default() };
+    let monitor = context.channel("x").unwrap().monitor(options);
+    let next = || {
+        loop {
+            match monitor.next_timeout(PATIENCE) {
+                Some(MonitorEvent::Update(reading)) => return reading.value,
+                Some(_) => {}
+                None => panic!("no update"),
+            }
+        }
+    };
+    assert_eq!(next(), Value::from(1.0));
+
+    pv.post(2.0);
+    let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
+    pv.post_reading(Reading { alarm, ..Reading::bare(Value::from(3.0)) });
+
+    assert_eq!(next(), Value::from(3.0));
+}
+
+#[test]
+fn a_server_that_cannot_listen_reports_the_address_and_the_cause() {
+    // An address for documentation, which no host has.
+    let interfaces = vec![Ipv4Addr::new(192, 0, 2, 1)];
+    let config = ServerConfig { interfaces, ..ServerConfig::isolated() };
+
+    let error = Server::start(config, Arc::new(PvTable::new())).unwrap_err();
+
+    assert!(error.to_string().starts_with("cannot listen on 192.0.2.1:"), "{error}");
+    let cause = error.source().map(ToString::to_string).unwrap();
+    assert!(!cause.is_empty() && error.to_string().contains(&cause), "{error}: {cause}");
+    let error = ServerError::System(std::io::ErrorKind::OutOfMemory.into());
+    assert!(error.to_string().starts_with("operating system error: ") && error.source().is_some(), "{error}");
+}
+
+#[test]
+fn a_traffic_monitor_searches_for_the_names_of_its_user() {
+    let server = start([("x", cell(1.5))]);
+    let unresolved = "no-such-host.invalid";
+    let search_hosts = vec![Host { name: unresolved.into(), port: 5064 }];
+    let mut monitor = TrafficMonitor::searching(&ClientConfig { search_hosts, ..server.client_config() }).unwrap();
+
+    monitor.search("x");
+    monitor.run(PATIENCE, |traffic| traffic.names()[0].state == NameState::Claimed).unwrap();
+
+    let names = monitor.traffic().names();
+    assert_eq!((names.len(), names[0].name.as_str()), (1, "x"));
+    assert_eq!(names[0].servers.iter().map(|server| server.port()).collect::<Vec<_>>(), [server.tcp_port()]);
+    let mut reported = monitor.take_unresolved();
+    let start = Instant::now();
+    while reported.is_empty() && start.elapsed() < PATIENCE {
+        monitor.run(Duration::from_millis(20), |_| false).unwrap();
+        reported = monitor.take_unresolved();
+    }
+    assert_eq!((reported, monitor.take_unresolved()), (vec![unresolved.to_owned()], Vec::new()));
+}
+
+#[test]
+fn the_configuration_is_read_from_variables() {
+    let lookup = |name: &str| match name {
+        "EPICS_CA_ADDR_LIST" => Some("192.0.2.7:6064".to_owned()),
+        "EPICS_CAS_SERVER_PORT" => Some("7064".to_owned()),
+        _ => None,
+    };
+
+    let (client, server) =
+        (ClientConfig::from_variables(&lookup).unwrap(), ServerConfig::from_variables(&lookup).unwrap());
+
+    assert_eq!(client.search_addresses, ["192.0.2.7:6064".parse().unwrap()]);
+    assert_eq!(server.port, 7064);
+    let wrong = |name: &str| name.starts_with("EPICS_CA").then(|| "x".to_owned());
+    assert!(ClientConfig::from_variables(&wrong).is_err() && ServerConfig::from_variables(&wrong).is_err());
+}
+
+/// The name of the variable that makes the test below check its own environment.
+const IS_CHILD: &str = "FODO_TEST_READS_ITS_ENVIRONMENT";
+
+#[test]
+fn the_configuration_is_read_from_the_environment_of_the_process() {
+    if std::env::var_os(IS_CHILD).is_some() {
+        assert_eq!(ClientConfig::from_env().unwrap().search_addresses, ["192.0.2.7:6064".parse().unwrap()]);
+        assert_eq!(ServerConfig::from_env().unwrap().port, 7064);
+        assert_eq!(Context::from_env().unwrap().channel("x").unwrap().name(), "x");
+        return;
+    }
+    let name = "the_configuration_is_read_from_the_environment_of_the_process";
+
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .envs([(IS_CHILD, "1"), ("EPICS_CA_ADDR_LIST", "192.0.2.7:6064"), ("EPICS_CAS_SERVER_PORT", "7064")])
+        .envs([("EPICS_CA_AUTO_ADDR_LIST", "NO")])
+        .output()
+        .unwrap();
+
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
