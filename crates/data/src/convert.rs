@@ -694,7 +694,17 @@ mod tests {
         assert_eq!(float(-1e-50), Ok(Scalar::F32(-f32::MIN_POSITIVE)));
         assert_eq!(float(f64::INFINITY), Ok(Scalar::F32(f32::INFINITY)));
         assert_eq!(float(0.0), Ok(Scalar::F32(0.0)));
-        assert_eq!(Scalar::Text("1e39".into()).to_kind(Kind::F32, None), Err(ConvertError::OutOfRange("1e39".into())));
+    }
+
+    #[test]
+    fn a_text_outside_the_float_range_is_an_error_but_zero_is_not() {
+        let float = |text: &str| Scalar::Text(text.into()).to_kind(Kind::F32, None);
+
+        for text in ["1e39", "-1e39", "1e-50"] {
+            assert_eq!(float(text), Err(ConvertError::OutOfRange(text.into())));
+        }
+        assert_eq!([float("0"), float("-0"), float("1e-30")], [0.0, -0.0, 1e-30].map(|number| Ok(Scalar::F32(number))));
+        assert_eq!(float("inf"), Ok(Scalar::F32(f32::INFINITY)));
     }
 
     #[test]

@@ -161,4 +161,16 @@ mod tests {
         assert_eq!(strftime("%D %T 100%% %q %09f", time, &utc), "02/29/24 23:59:59 100% %q 123456789");
         assert_eq!(fraction(999_999_999, 3), "999");
     }
+
+    #[test]
+    fn every_date_directive_is_formatted_as_in_c() {
+        let time = TimeStamp { unix_s: 1_709_251_199, nanos: 123_456_789 };
+        let utc = Zone { offset_s: 0, name: "UTC".into() };
+        let shown = |format: &str| strftime(format, time, &utc);
+
+        assert_eq!(shown("%C %A %B %w %s %R"), "20 Thursday February 4 1709251199 23:59");
+        assert_eq!(shown("%r|%F|%c"), "11:59:59 PM|2024-02-29|Thu Feb 29 23:59:59 2024");
+        assert_eq!(shown("a%nb%tc"), "a\nb\tc");
+        assert_eq!(directive('f', &LocalTime::new(time.unix_s), time, &utc), Some("123456789".into()));
+    }
 }

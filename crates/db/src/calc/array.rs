@@ -578,4 +578,12 @@ mod tests {
         assert!(CompiledExpression::compile_text("AVG(AA)").is_err());
         assert_eq!(number("SQRT(-1)"), 0.0);
     }
+
+    #[test]
+    fn array_functions_of_a_number_treat_it_as_one_element() {
+        assert_eq!([number("IXZ(0)"), number("IXZ(3)"), number("IXNZ(0)"), number("IXNZ(3)")], [0.0, -1.0, -1.0, 0.0]);
+        assert_eq!([number("IXMAX(3)"), number("IXMIN(3)"), number("STD(3)"), number("FWHM(3)")], [0.0; 4]);
+        assert_eq!([number("SUM(3)"), number("AMAX(3)")], [3.0; 2]);
+        assert_eq!([number("NINT(1.5)"), number("NINT(-1.5)"), number("NINT(1.4)")], [2.0, -2.0, 1.0]);
+    }
 }

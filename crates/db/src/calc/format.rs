@@ -357,4 +357,23 @@ mod tests {
         assert_eq!(escaped(b"a\r\n\x01\""), b"a\\r\\n\\x01\\\"");
         assert_eq!(unescaped(b"a\\r\\n\\x01\\101\\q"), b"a\r\n\x01Aq");
     }
+
+    #[test]
+    fn unsigned_octal_and_hexadecimal_numbers_are_printed_and_parsed_as_in_c() {
+        assert_eq!(printed("%u", 42.0), "42");
+        assert_eq!(printed("%u", -1.0), "4294967295");
+        assert_eq!([printed("%o", 8.0), printed("%#o", 8.0)], ["10", "010"]);
+        assert_eq!([printed("%X", 255.0), printed("%#X", 255.0), printed("%x", 255.0)], ["FF", "0XFF", "ff"]);
+        let found = |text: &str, format: &str| scan(text.as_bytes(), format.as_bytes());
+        let number = |number| Some(TextValue::Number(number));
+        assert_eq!(
+            [found("17", "%o"), found("1F", "%x"), found("0x1f", "%X")],
+            [number(15.0), number(31.0), number(31.0)]
+        );
+        assert_eq!(
+            [found("017", "%i"), found("17", "%i"), found("-017", "%i")],
+            [number(15.0), number(17.0), number(-15.0)]
+        );
+        assert_eq!(found(" ab", "%2c"), Some(TextValue::Text(b" a".to_vec())));
+    }
 }

@@ -472,4 +472,27 @@ mod tests {
         assert_eq!(number("A+1e-12=A"), 1.0);
         assert_eq!(number("A>A-1e-12"), 0.0);
     }
+
+    #[test]
+    fn numbers_that_are_close_are_equal_in_a_string_expression() {
+        let compared = |operator: &str| {
+            [format!("A{operator}B"), format!("B{operator}A"), format!("A{operator}1"), format!("A{operator}(A+1e-12)")]
+                .map(|expression| number(&expression))
+        };
+
+        assert_eq!(compared("<"), [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(compared("<="), [1.0, 0.0, 1.0, 1.0]);
+        assert_eq!(compared(">"), [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(compared(">="), [0.0, 1.0, 1.0, 1.0]);
+        assert_eq!(compared("=="), [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(compared("!="), [1.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn bits_and_extremes_of_numbers_are_computed_in_a_string_expression() {
+        assert_eq!([number("6&3"), number("6|3"), number("6 XOR 3"), number("~5")], [2.0, 7.0, 5.0, -6.0]);
+        assert_eq!([number("7%4"), number("A/4"), number("D-|A")], [3.0, 0.25, 3.0]);
+        assert_eq!([number("A<?B"), number("B<?A"), number("A>?B"), number("B>?A")], [1.0, 1.0, 2.0, 2.0]);
+        assert!(run("1/0").is_none() && run("7%0").is_none() && run("SQRT(-1)").is_none());
+    }
 }

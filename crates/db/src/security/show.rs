@@ -83,3 +83,49 @@ fn sorted(members: &HashSet<String>) -> String {
     members.sort_unstable();
     members.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::AccessFile;
+
+    const FILE: &[u8] = b"UAG(ops) { bob, ann } UAG(guests) { eve } HAG(room) { desk }\n\
+        ASG(DEFAULT) { RULE(1, READ) RULE(0, WRITE, TRAPWRITE) { UAG(ops, guests) HAG(room) } }\n\
+        ASG(gated) { INPA(x:a) INPC(x:c) RULE(1, NONE) RULE(1, WRITE) { CALC(\"A=1\") } }\n";
+
+    fn shown(security: &Security, part: AccessSection, name: &str) -> String {
+        security.shown(part, &|other| name == "*" || other == name)
+    }
+
+    #[test]
+    fn rules_are_shown_in_the_syntax_of_an_access_file() {
+        let security = Security::new(AccessFile::parse("test.acf", FILE, "").unwrap());
+
+        assert_eq!(shown(&security, AccessSection::Users, "*"), "UAG(ops) { ann, bob }\nUAG(guests) { eve }\n");
+        assert_eq!(shown(&security, AccessSection::Users, "guests"), "UAG(guests) { eve }\n");
+        assert_eq!(shown(&security, AccessSection::Hosts, "*"), "HAG(room) { desk }\n");
+        assert_eq!(
+            shown(&security, AccessSection::Groups, "DEFAULT"),
+            "ASG(DEFAULT) {\n  RULE(1, READ)\n  RULE(0, WRITE, TRAPWRITE) { UAG(ops, guests) HAG(room) }\n}\n"
+        );
+    }
+
+    #[test]
+    fn inputs_and_conditions_are_shown_with_their_present_values() {
+        let mut security = Security::new(AccessFile::parse("test.acf", FILE, "").unwrap());
+        let inputs: Vec<_> = security.inputs().map(|(input, _)| input).collect();
+        security.set_input(inputs[0], Some(1.0));
+        security.set_input(inputs[1], None);
+
+        let met = shown(&security, AccessSection::Groups, "gated");
+        security.set_input(inputs[0], Some(2.5));
+        let not_met = shown(&security, AccessSection::Groups, "gated");
+
+        assert_eq!(
+            met,
+            "ASG(gated) {\n  INPA(\"x:a\") is 1\n  INPC(\"x:c\") is INVALID\n  RULE(1, NONE)\n  \
+             RULE(1, WRITE) { CALC is met }\n}\n"
+        );
+        assert!(not_met.contains("INPA(\"x:a\") is 2.5\n") && not_met.contains("{ CALC is not met }"), "{not_met}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a database reports about itself: names, fields, links, metadata, counters.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use fodo_data::{Limits, Now, Scalar, Value};
+use fodo_db::{Database, Event, FieldRef, Input, LinkTarget, Loader, PutError, PutId};
+
+fn database(text: &str) -> Database {
+    let mut loader = Loader::default();
+    loader.load("a.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
+    loader.finish().unwrap()
+}
+
+fn field(database: &Database, name: &str) -> FieldRef {
+    database.field(name).unwrap()
+}
+
+fn handle(database: &Database, input: Input) -> (Result<(), PutError>, Vec<Event>) {
+    let mut events = Vec::new();
+    (database.handle(input, Now::for_test(), &mut events), events)
+}
+
+fn put(database: &Database, name: &str, value: impl Into<Value>) -> Result<(), PutError> {
+    handle(database, Input::Put { field: field(database, name), value: value.into(), put: None }).0
+}
+
+fn value(database: &Database, name: &str) -> Scalar {
+    database.read(field(database, name)).value.first().unwrap()
+}
+
+#[test]
+fn records_aliases_and_fields_are_listed() {
+    let database = database("record(ai, b) { alias(y) alias(x) }\nrecord(bo, a) { alias(z) }\n");
+
+    let aliases: Vec<String> = database.aliases().iter().map(|(alias, record)| format!("{alias}={record}")).collect();
+    assert_eq!(aliases, ["x=b", "y=b", "z=a"]);
+    assert_eq!(
+        (database.record_name(0), database.record_name(1), database.record_name(2)),
+        (Some("b"), Some("a"), None)
+    );
+    let fields: Vec<&str> = database.field_names("x").collect();
+    assert_eq!((fields[0], fields.contains(&"EGU"), fields.contains(&"ZNAM")), ("NAME", true, false));
+    assert_eq!(database.field_names("none").count(), 0);
+    let [least, most] = [0, 4].map(|level| database.fields_of_interest("y", level));
+    assert!(least.contains(&"VAL") && !least.contains(&"EGU") && most.contains(&"EGU") && most.is_sorted());
+    assert!(database.has_channel("x.EGU") && database.has_channel("z") && !database.has_channel("x.ZNAM"));
+}
+
+#[test]
+fn the_name_of_a_field_is_complete() {
+    let database = database("record(ai, a) { alias(b) }\n");
+    let name = |of: &str| database.name(field(&database, of));
+
+    assert_eq!([name("a"), name("b.DESC"), name("a.DESC$"), name("a.RTYP")], ["a.VAL", "a.DESC", "a.DESC$", "a.RTYP"]);
+}
+
+#[test]
+fn the_links_of_a_record_are_listed_with_their_targets() {
+    let text = "record(ai, a) { field(INP, \"b.DESC PP\") field(FLNK, far) field(SDIS, 1) field(TSEL, \"b.NOPE\") }\n\
+        record(ai, b) {}\n";
+    let database = database(text);
+    handle(&database, Input::Start).0.unwrap();
+
+    let links = database.links("a");
+
+    let of = |name: &str| links.iter().find(|link| link.field == name).map(|link| &link.target);
+    assert_eq!(of("INP"), Some(&LinkTarget::Record("b".into())));
+    assert!(matches!(of("FLNK"), Some(LinkTarget::External(_))), "{links:?}");
+    assert_eq!((of("SDIS"), database.links("b"), database.links("none")), (None, Vec::new(), Vec::new()));
+}
+
+#[test]
+fn the_number_of_processed_records_counts_every_cause() {
+    let database = database("record(ai, a) { field(FLNK, b) }\nrecord(ai, b) {}\n");
+    handle(&database, Input::Start).0.unwrap();
+    let before = database.n_processed();
+
+    put(&database, "a.PROC", 1).unwrap();
+    put(&database, "b.PROC", 1).unwrap();
+
+    assert_eq!(database.n_processed() - before, 3);
+}
+
+#[test]
+fn a_put_waits_for_an_active_record_and_can_be_queried() {
+    let text = "record(calcout, a) { field(CALC, \"A\") field(ODLY, 5) field(OUT, \"b PP\") }\nrecord(ao, b) {}\n";
+    let database = database(text);
+    handle(&database, Input::Start).0.unwrap();
+    let a = field(&database, "a.A");
+    let numbered = |number| Input::Put { field: a, value: 1.0.into(), put: Some(PutId(number)) };
+
+    handle(&database, numbered(1)).0.unwrap();
+    handle(&database, numbered(2)).0.unwrap();
+
+    let is_queued = |number| database.is_put_queued(a, PutId(number));
+    assert_eq!([is_queued(1), is_queued(2), is_queued(3)], [false, true, false]);
+    handle(&database, Input::CancelPut { field: a, put: PutId(2) }).0.unwrap();
+    assert!(!is_queued(2));
+}
+
+#[test]
+fn a_watched_field_posts_until_it_is_no_longer_watched() {
+    let database = database("record(ao, a) {}\n");
+    handle(&database, Input::Start).0.unwrap();
+    let [value, units] = ["a", "a.EGU"].map(|name| field(&database, name));
+    let posts = |number: f64| {
+        let events = handle(&database, Input::Put { field: value, value: number.into(), put: None }).1;
+        events.iter().filter(|event| matches!(event, Event::Posted { field, .. } if *field == value)).count()
+    };
+    assert_eq!(posts(1.0), 0);
+
+    database.watch(value, true);
+    database.watch(value, true);
+    database.watch(units, true);
+    assert_eq!(posts(2.0), 1);
+    database.watch(units, false);
+    assert_eq!(posts(3.0), 1);
+    database.watch(value, false);
+    assert_eq!(posts(4.0), 0);
+}
+
+#[test]
+fn fields_are_restored_only_before_the_start_and_links_never() {
+    let database = database("record(ao, a) { field(SCAN, \"1 second\") }\nrecord(ai, b) {}\n");
+    let restore =
+        |name: &str, value: Value| handle(&database, Input::Restore { field: field(&database, name), value }).0;
+
+    restore("a", 2.5.into()).unwrap();
+    restore("a.DESC$", Value::characters("text")).unwrap();
+    restore("b.SCAN", Value::from("2 second")).unwrap();
+    assert!(restore("a.FLNK", "b".into()).is_err() && restore("a.OUT$", "b".into()).is_err());
+    assert_eq!((value(&database, "a"), value(&database, "a.DESC")), (Scalar::F64(2.5), Scalar::Text("text".into())));
+
+    handle(&database, Input::Start).0.unwrap();
+    assert!(restore("a", 3.5.into()).is_err());
+    let scanned: Vec<usize> = database.scan_counts().iter().map(|scan| scan.skipped as usize).collect();
+    assert!(!scanned.is_empty() && value(&database, "a") == Scalar::F64(2.5));
+}
+
+#[test]
+fn alarms_are_acknowledged_by_severity_and_transient_alarms_need_none() {
+    let database = database("record(ao, a) { field(HIGH, 5) field(HSV, MAJOR) field(HIHI, 9) field(HHSV, MAJOR) }\n");
+    handle(&database, Input::Start).0.unwrap();
+    let a = field(&database, "a");
+    let severity = |name: &str| value(&database, name);
+    let acknowledge = |transient, severity| {
+        handle(&database, Input::Acknowledge { field: a, transient, severity }).0.unwrap();
+    };
+    put(&database, "a", 6.0).unwrap();
+    put(&database, "a", 1.0).unwrap();
+    assert_eq!((severity("a.SEVR"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(2)));
+
+    acknowledge(None, Some(fodo_data::Severity::Minor));
+    assert_eq!(severity("a.ACKS"), Scalar::Enum(2));
+    acknowledge(None, Some(fodo_data::Severity::Major));
+    assert_eq!(severity("a.ACKS"), Scalar::Enum(0));
+
+    put(&database, "a", 6.0).unwrap();
+    acknowledge(Some(false), None);
+    assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(2)));
+    acknowledge(Some(true), None);
+    put(&database, "a", 1.0).unwrap();
+    assert_eq!(severity("a.ACKS"), Scalar::Enum(2));
+    acknowledge(Some(false), None);
+    assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(0)));
+}
+
+#[test]
+fn an_empty_array_put_to_a_scalar_raises_an_alarm_and_clears_udf() {
+    let database = database("record(ao, a) {}\n");
+    handle(&database, Input::Start).0.unwrap();
+    assert_eq!(value(&database, "a.UDF"), Scalar::U8(1));
+
+    put(&database, "a.EGU", Value::from(Vec::<f64>::new())).unwrap();
+    assert_eq!(value(&database, "a.UDF"), Scalar::U8(1));
+    put(&database, "a", Value::from(Vec::<f64>::new())).unwrap();
+
+    assert_eq!(value(&database, "a.UDF"), Scalar::U8(0));
+}
+
+#[test]
+fn array_records_have_units_precision_and_limits() {
+    let text = r#"
+record(subArray, s) { field(FTVL, DOUBLE) field(MALM, 10) field(NELM, 4) field(EGU, mm) field(PREC, 3) field(HOPR, 7) field(LOPR, -7) }
+record(aai, i) { field(FTVL, DOUBLE) field(NELM, 10) field(EGU, s) field(PREC, 2) field(HOPR, 6) field(LOPR, -6) }
+record(aao, o) { field(FTVL, LONG) field(NELM, 10) field(EGU, A) field(HOPR, 5) field(LOPR, -5) }
+record(transform, t) { field(EGU, V) field(PREC, 4) }
+record(acalcout, c) { field(EGU, T) field(PREC, 5) field(HOPR, 3) field(LOPR, -3) field(NELM, 6) }
+"#;
+    let database = database(text);
+    let meta = |name: &str| database.meta(field(&database, name));
+    let display = |name: &str| (meta(name).display.low, meta(name).display.high);
+
+    assert_eq!((meta("s").units.to_string(), meta("s").precision, display("s")), ("mm".into(), 3, (-7.0, 7.0)));
+    assert_eq!((display("s.INDX"), display("s.NELM")), ((0.0, 9.0), (0.0, 10.0)));
+    assert_eq!(
+        (meta("s.NELM").control, meta("s.INDX").control),
+        (Limits { low: 1.0, high: 10.0 }, Limits { low: 0.0, high: 9.0 })
+    );
+    assert_eq!((display("s.NORD"), display("s.BUSY")), ((0.0, 10.0), (0.0, 1.0)));
+    assert_eq!((meta("i").units.to_string(), meta("i").precision, display("i")), ("s".into(), 2, (-6.0, 6.0)));
+    assert_eq!((meta("o").units.to_string(), display("o")), ("A".into(), (-5.0, 5.0)));
+    assert_eq!(meta("t.A").precision, 4);
+    assert_eq!((meta("c").precision, display("c")), (5, (-3.0, 3.0)));
+    // The range of a field's own type, if the record type sets none.
+    assert_eq!((display("i.TSE"), display("i.LCNT")), ((-32768.0, 32767.0), (0.0, 255.0)));
+}
+
+#[test]
+fn a_sub_array_is_cut_from_what_is_put_and_read() {
+    let text = "record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 6) }\n\
+        record(subArray, s) { field(FTVL, DOUBLE) field(MALM, 6) field(NELM, 2) field(INDX, 1) field(INP, w) }\n";
+    let database = database(text);
+    handle(&database, Input::Start).0.unwrap();
+    let read = |name: &str| database.read(field(&database, name)).value;
+
+    put(&database, "w", vec![1.0, 2.0, 3.0, 4.0]).unwrap();
+    put(&database, "s.PROC", 1).unwrap();
+    assert_eq!((read("s"), read("s.NORD")), (vec![2.0, 3.0].into(), 2.into()));
+
+    put(&database, "s.INDX", 3).unwrap();
+    assert_eq!((read("s"), read("s.NORD")), (vec![4.0].into(), 1.into()));
+}
