@@ -2,12 +2,13 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 
+use fodo_lock::Mutex;
 use fodo_net::{
     Channel, ChannelFacts, Context, Error, Kind, Monitor, MonitorCounts, MonitorEvent, MonitorOptions, Notice,
     Operation,
@@ -120,7 +121,7 @@ impl<'a> PvMonitors<'a> {
             if self.is_stopping.load(Ordering::Acquire) {
                 return Some(WatchEvent::Stop);
             }
-            let to_look_at = std::mem::take(&mut *self.to_look_at.lock().unwrap_or_else(PoisonError::into_inner));
+            let to_look_at = std::mem::take(&mut *self.to_look_at.lock());
             for pv in to_look_at {
                 self.look(pv);
             }
@@ -205,7 +206,7 @@ struct CheckWaker {
 
 impl Wake for CheckWaker {
     fn wake(self: Arc<Self>) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.pv);
+        self.list.lock().push(self.pv);
         // If the stream is full, its reader is awake and sees the list anyway.
         drop(self.sender.try_send(StreamMessage::Look));
     }

@@ -2,9 +2,10 @@
 //! conversions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, STRING_BYTES, Scalar, Severity, Text, TimeStamp, Value};
+use fodo_lock::Mutex;
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
@@ -323,7 +324,7 @@ impl Core {
 
     /// Makes a PV outside this database the target of a link, and queues the report of it.
     fn set_external(&self, record: u32, field: u16, name: Text, usage: LinkUsage, is_time: bool, link: &mut Link) {
-        let mut pending_reports = self.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending_reports = self.pending_reports.lock();
         let id = pending_reports.add(record, field, name.clone(), usage);
         let modifiers = link.modifiers();
         link.set_external(ExternalPv::new(id, name, modifiers.follows(field), modifiers.inherit), is_time);

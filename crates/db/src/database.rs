@@ -1,9 +1,10 @@
 //! The running database: reads at any time, one input at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
+use fodo_lock::{Mutex, MutexGuard, Rank};
 
 use crate::core::Core;
 use crate::error::PutError;
@@ -31,7 +32,7 @@ pub struct Database {
 
 impl Database {
     fn new(core: Core, infos: Vec<Info>) -> Database {
-        let engine = Mutex::new(Engine::new(&core.scan_menu));
+        let engine = Mutex::ranked(Rank::Engine, Engine::new(&core.scan_menu));
         Database { core, infos, engine }
     }
 
@@ -219,7 +220,7 @@ impl Database {
     }
 
     fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.engine.lock()
     }
 }
 

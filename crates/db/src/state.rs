@@ -1,9 +1,10 @@
 //! Named states: switches that filters, links and records of an IOC share (`dbState` in Base).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fodo_data::Text;
+use fodo_lock::Mutex;
 
 /// All states of an IOC, by name. Clones share the states.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +20,7 @@ pub struct DbState {
 impl States {
     /// The state of that name; created if it does not exist.
     pub fn create(&self, name: &str) -> DbState {
-        let mut states = self.lock();
+        let mut states = self.0.lock();
         if let Some(state) = find(&states, name) {
             return state;
         }
@@ -30,16 +31,12 @@ impl States {
 
     /// The state of that name, if it exists.
     pub fn find(&self, name: &str) -> Option<DbState> {
-        find(&self.lock(), name)
+        find(&self.0.lock(), name)
     }
 
     /// Every state, in the order of creation.
     pub fn all(&self) -> Vec<DbState> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<DbState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 }
 

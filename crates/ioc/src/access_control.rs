@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
 use fodo_db::{Access, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef, Security};
+use fodo_lock::RwLock;
 use fodo_net::{Peer, Reading, Rights, process};
 
 use crate::IocError;
@@ -110,7 +111,7 @@ impl AccessControl {
     /// Replaces the rules.
     pub fn set_rules(&self, security: Security) {
         if let Some(held) = &self.security {
-            *held.write().unwrap_or_else(PoisonError::into_inner) = security;
+            *held.write() = security;
         }
     }
 
@@ -118,7 +119,7 @@ impl AccessControl {
     /// changed.
     pub fn set_input(&self, inputs: &[AccessInput], reading: Option<&Reading>) -> bool {
         let Some(security) = &self.security else { return false };
-        let mut security = security.write().unwrap_or_else(PoisonError::into_inner);
+        let mut security = security.write();
         let number = reading.and_then(number);
         inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number) | has_changed)
     }
@@ -131,7 +132,7 @@ impl AccessControl {
     /// Part of the rules as text, for groups whose name `wanted` accepts; `None` without an access file.
     pub fn to_text(&self, part: AccessSection, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
         let security = self.security.as_ref()?;
-        Some(security.read().unwrap_or_else(PoisonError::into_inner).shown(part, wanted))
+        Some(security.read().shown(part, wanted))
     }
 
     /// The rights of a client for a field.
@@ -173,7 +174,7 @@ impl AccessControl {
         let (group, level) = database.access_group(field);
         let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
         let host = address.as_deref().unwrap_or(&by.host);
-        let security = security.read().unwrap_or_else(PoisonError::into_inner);
+        let security = security.read();
         security.decide(&group.to_str(), level, &by.user, host)
     }
 }

@@ -1,8 +1,8 @@
 //! Drives the database: passes puts, scans and link events to it one at a time, and delivers its events.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Reading, Value};
@@ -10,6 +10,7 @@ use fodo_db::{
     Database, Event, ExternalLinkId, ExternalPvEvent, FieldMap, FieldRef, FilterContext, Input, LinkUsage, PutError,
     PutId,
 };
+use fodo_lock::{Condvar, Mutex, MutexGuard, Rank};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::access_control::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
@@ -79,7 +80,8 @@ fn now() -> Now {
 
 impl DatabaseDriver {
     pub fn new(database: Database, guard: AccessControl) -> Arc<DatabaseDriver> {
-        let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
+        let turn = Mutex::ranked(Rank::Driver, DriverState::default());
+        let (changed, n_waiting) = (Condvar::new(), AtomicUsize::new(0));
         Arc::new(DatabaseDriver { database, guard, turn, changed, link_requests: Arc::default(), n_waiting })
     }
 
@@ -157,11 +159,11 @@ impl DatabaseDriver {
     }
 
     fn lock(&self) -> MutexGuard<'_, DriverState> {
-        if let Ok(turn) = self.turn.try_lock() {
+        if let Some(turn) = self.turn.try_lock() {
             return turn;
         }
         self.n_waiting.fetch_add(1, Ordering::Relaxed);
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turn.lock();
         self.n_waiting.fetch_sub(1, Ordering::Relaxed);
         turn
     }
@@ -188,17 +190,17 @@ impl DatabaseDriver {
         let mut turn = self.lock();
         while !turn.is_stopped {
             let now = Instant::now();
-            turn = match self.database.deadline().filter(|_| !turn.is_paused) {
+            match self.database.deadline().filter(|_| !turn.is_paused) {
                 Some(due) if due <= now => {
                     // This input is never refused.
                     let _ = self.handle(&mut turn, Input::Tick);
                     drop(turn);
                     self.yield_to_waiters();
-                    self.lock()
+                    turn = self.lock();
                 }
-                Some(due) => self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
-            };
+                Some(due) => drop(self.changed.wait_for(&mut turn, due - now)),
+                None => self.changed.wait(&mut turn),
+            }
         }
     }
 

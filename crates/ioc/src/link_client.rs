@@ -8,11 +8,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Wake, Waker};
 
 use fodo_data::{EventMask, Value};
 use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
+use fodo_lock::{Condvar, Mutex, MutexGuard};
 use fodo_net::client::ChannelFacts;
 use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
 
@@ -67,13 +68,9 @@ struct PendingRequest {
 }
 
 impl LinkRequests {
-    fn lock(&self) -> MutexGuard<'_, LinkRequestQueue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Requests a connection.
     pub fn open(&self, target: RequestTarget, name: &str, usage: LinkUsage) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let pending = state.targets.entry(target.clone()).or_default();
         (pending.open, pending.is_over) = (Some((name.to_owned(), usage)), false);
         self.enqueue(state, target);
@@ -81,7 +78,7 @@ impl LinkRequests {
 
     /// Requests that the channel is closed.
     pub fn close(&self, target: RequestTarget) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(pending) = state.targets.get_mut(&target) else { return };
         if pending.open.is_some() {
             // The thread has not seen the request and may be busy for long. Removing both keeps memory bounded when a
@@ -96,7 +93,7 @@ impl LinkRequests {
 
     /// Requests a put; a later put replaces it if it has not been sent yet.
     pub fn put(&self, link: ExternalLinkId, value: Value, number: Option<u64>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let target = RequestTarget::Link(link);
         let Some(pending) = state.targets.get_mut(&target) else { return };
         let before = pending.put.take();
@@ -109,28 +106,28 @@ impl LinkRequests {
 
     /// How many values of a link were merged.
     pub fn merged(&self, link: ExternalLinkId) -> MergedCounts {
-        self.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.merged).unwrap_or_default()
+        self.state.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.merged).unwrap_or_default()
     }
 
     /// The current or last server of a link.
     pub fn server(&self, link: ExternalLinkId) -> Option<SocketAddr> {
-        self.lock().targets.get(&RequestTarget::Link(link)).and_then(|pending| pending.server)
+        self.state.lock().targets.get(&RequestTarget::Link(link)).and_then(|pending| pending.server)
     }
 
     fn set_server(&self, target: &RequestTarget, server: SocketAddr) {
-        if let Some(pending) = self.lock().targets.get_mut(target) {
+        if let Some(pending) = self.state.lock().targets.get_mut(target) {
             pending.server = Some(server);
         }
     }
 
     /// Stops the thread; pending requests are dropped.
     fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.changed.notify_all();
     }
 
     fn count(&self, target: &RequestTarget, n_updates: u64, n_puts: u64) {
-        if let Some(pending) = self.lock().targets.get_mut(target) {
+        if let Some(pending) = self.state.lock().targets.get_mut(target) {
             pending.merged.updates += n_updates;
             pending.merged.puts += n_puts;
         }
@@ -138,7 +135,7 @@ impl LinkRequests {
 
     /// Queues a target for the thread.
     fn call(&self, target: &RequestTarget) {
-        self.enqueue(self.lock(), target.clone());
+        self.enqueue(self.state.lock(), target.clone());
     }
 
     fn enqueue(&self, mut state: MutexGuard<'_, LinkRequestQueue>, target: RequestTarget) {
@@ -153,7 +150,7 @@ impl LinkRequests {
     /// Waits for the next target with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
     /// time to retry the waiting links.
     fn next(&self, has_waiting: bool) -> Option<(RequestTarget, PendingRequest)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.is_stopped {
                 return None;
@@ -167,26 +164,21 @@ impl LinkRequests {
                 }
                 return Some((target, PendingRequest { open, put, is_over, ..PendingRequest::default() }));
             }
-            if has_waiting {
-                let (waited, timeout) =
-                    self.changed.wait_timeout(state, limit::RETRY).unwrap_or_else(PoisonError::into_inner);
-                state = waited;
-                if timeout.timed_out() {
-                    return None;
-                }
-            } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if !has_waiting {
+                self.changed.wait(&mut state);
+            } else if self.changed.wait_for(&mut state, limit::RETRY).timed_out() {
+                return None;
             }
         }
     }
 
     fn is_stopped(&self) -> bool {
-        self.lock().is_stopped
+        self.state.lock().is_stopped
     }
 
     /// Returns a value that could not be sent, unless there is already a later one.
     fn restore_unsent(&self, target: &RequestTarget, value: Value, number: Option<u64>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(pending) = state.targets.get_mut(target) else { return };
         match &mut pending.put {
             Some((_, later)) => {
@@ -470,7 +462,7 @@ mod tests {
         link_requests.open(target("b"), "b", LinkUsage::Reads);
 
         let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.targets.len(), state.ready.len());
-        assert_eq!(held(link_requests.lock()), (1, 1));
+        assert_eq!(held(link_requests.state.lock()), (1, 1));
         assert_eq!(link_requests.next(false).unwrap().0, target("b"));
     }
 

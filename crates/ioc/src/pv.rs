@@ -1,13 +1,14 @@
 //! Serves record fields as PVs.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 use fodo_db::{
     AcknowledgePut, ChannelError, ChannelField, FieldFacts, FieldMap, FieldRef, Filter, FilterChain, Input, PutError,
     PutId,
 };
+use fodo_lock::{Mutex, Rank};
 use fodo_net::{ChannelAccessPv, Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::driver::DatabaseDriver;
@@ -30,7 +31,7 @@ struct OpenPvs {
 
 impl Records {
     pub fn new(driver: Arc<DatabaseDriver>) -> Records {
-        Records { driver, open: Mutex::default() }
+        Records { driver, open: Mutex::ranked(Rank::OpenPvs, OpenPvs::default()) }
     }
 }
 
@@ -56,7 +57,7 @@ impl Source for Records {
 
 impl Records {
     fn open_field(&self, field: FieldRef) -> Arc<RecordPv> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(pv) = open.pvs.get(&field).and_then(Weak::upgrade) {
             return pv;
         }
@@ -93,10 +94,6 @@ struct FilterState {
     wanted: AtomicU8,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The number of posts to keep for a PV with up to `count_max` elements.
 fn n_posts(count_max: u32) -> usize {
     if count_max == 1 { limit::SCALAR_POSTS } else { limit::ARRAY_POSTS }
@@ -111,7 +108,7 @@ impl RecordPv {
     fn filtered(of: Arc<RecordPv>, filters: Vec<Filter>) -> Arc<RecordPv> {
         let (driver, field) = (of.driver.clone(), of.field);
         let mut facts = driver.database().facts(field);
-        let chain = Mutex::new(FilterChain::new(filters, &mut facts));
+        let chain = Mutex::ranked(Rank::FilterChain, FilterChain::new(filters, &mut facts));
         let count_max = facts.count_max;
         RecordPv::with(
             driver,
@@ -136,14 +133,14 @@ impl RecordPv {
     }
 
     pub fn has_listeners(&self) -> bool {
-        self.posts.has_listeners() || self.fed.get().is_some_and(|fed| !lock(fed).is_empty())
+        self.posts.has_listeners() || self.fed.get().is_some_and(|fed| !fed.lock().is_empty())
     }
 
     /// Returns the PV to watch for this one. For a channel with filters that is the PV without filters; also registers
     /// this channel there if it has listeners, and removes it otherwise.
     pub fn register_with_source(self: &Arc<RecordPv>) -> &Arc<RecordPv> {
         let Some(filtered) = &self.filtered else { return self };
-        let mut fed = lock(filtered.of.fed.get_or_init(Mutex::default));
+        let mut fed = filtered.of.fed.get_or_init(|| Mutex::ranked(Rank::FilteredPvs, Vec::new())).lock();
         fed.retain(|other| !Arc::ptr_eq(other, self));
         if self.posts.has_listeners() {
             fed.push(self.clone());
@@ -153,7 +150,7 @@ impl RecordPv {
 
     pub fn post(&self, post: Post) {
         if let Some(fed) = self.fed.get() {
-            lock(fed).iter().for_each(|pv| pv.feed(post.mask, &post.reading));
+            fed.lock().iter().for_each(|pv| pv.feed(post.mask, &post.reading));
         }
         self.posts.post(post);
     }
@@ -166,7 +163,7 @@ impl RecordPv {
             return;
         }
         let moment = self.driver.filter_context(self.field);
-        if let Some((mask, reading)) = lock(&filtered.chain).update(mask, reading.clone(), &moment) {
+        if let Some((mask, reading)) = filtered.chain.lock().update(mask, reading.clone(), &moment) {
             self.posts.post(Post { mask, reading });
         }
     }
@@ -184,7 +181,7 @@ impl Pv for RecordPv {
     fn read(&self) -> Reading {
         let reading = self.driver.database().read(self.field);
         match &self.filtered {
-            Some(filtered) => lock(&filtered.chain).read(reading, &self.driver.filter_context(self.field)),
+            Some(filtered) => filtered.chain.lock().read(reading, &self.driver.filter_context(self.field)),
             None => reading,
         }
     }
@@ -230,7 +227,7 @@ impl Pv for RecordPv {
         let Some(filtered) = &self.filtered else { return Some(reading) };
         filtered.wanted.fetch_or(mask.0, Ordering::Relaxed);
         let moment = self.driver.filter_context(self.field);
-        let (_, reading) = lock(&filtered.chain).update(mask, reading, &moment)?;
+        let (_, reading) = filtered.chain.lock().update(mask, reading, &moment)?;
         Some(reading)
     }
 

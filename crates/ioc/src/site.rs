@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use fodo_data::{Text, TimeStamp};
 use fodo_db::{Site, Stream, Zone};
+use fodo_lock::Mutex;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -29,9 +30,7 @@ impl ProcessSite {
 impl Site for ProcessSite {
     fn variable(&self, name: &str) -> Option<Text> {
         if let Some(environment) = &self.environment {
-            // A panic cannot leave a variable half written.
-            let environment = environment.lock().unwrap_or_else(PoisonError::into_inner);
-            return environment.get(name).map(|value| value.as_str().into());
+            return environment.lock().get(name).map(|value| value.as_str().into());
         }
         // `var_os` may panic on such names.
         if name.is_empty() || name.contains(['=', '\0']) {

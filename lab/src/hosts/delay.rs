@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::io::{Read, Write, stdout};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use fodo_lock::Mutex;
 
 use crate::limit::{DELAYED_CLIENTS_MAX, DELAYED_PIECE_BYTES, DELAYED_PIECES_MAX, DELAYED_SEARCHER_MAX};
 
@@ -96,7 +98,7 @@ fn socket_of(
     back: &SyncSender<(Instant, (SocketAddr, Vec<u8>))>,
     one_way: Duration,
 ) -> std::io::Result<Option<Arc<UdpSocket>>> {
-    let mut known = searchers.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = searchers.lock();
     if let Some(onwards) = known.get(&client) {
         return Ok(Some(Arc::clone(onwards)));
     }
@@ -116,7 +118,7 @@ fn socket_of(
                 break;
             }
         }
-        searchers.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);
+        searchers.lock().remove(&client);
     });
     Ok(Some(onwards))
 }

@@ -1,9 +1,10 @@
 //! The book of a watcher: one page per subscription.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use fodo_lock::{Mutex, MutexGuard, Rank};
 use fodo_net::TimeStamp;
 
 use super::double::{Misbehavior, Update, UpdateFault};
@@ -90,12 +91,12 @@ impl UpdateLog {
     pub fn page(&mut self, pv: u32) -> Arc<SubscriptionLog> {
         let subscription = self.pages.len();
         let fault = UpdateFault::new(self.double, subscription as u64);
-        lock(&self.common.fresh).has_update.push(false);
+        self.common.fresh.lock().has_update.push(false);
         let page = Arc::new(SubscriptionLog {
             pv,
             subscription,
             numbers: self.numbers,
-            tally: Mutex::new((fault, DeliveryTally::default())),
+            tally: Mutex::ranked(Rank::LoadTally, (fault, DeliveryTally::default())),
             common: self.common.clone(),
         });
         self.pages.push(page.clone());
@@ -111,30 +112,30 @@ impl UpdateLog {
     pub fn restart(&self) {
         let start_unix_ns = unix_ns().saturating_sub(nanos(self.common.start.elapsed()));
         self.common.start_unix_ns.store(start_unix_ns, Ordering::Relaxed);
-        *lock(&self.common.latencies) = Latencies::default();
+        *self.common.latencies.lock() = Latencies::default();
         for page in &self.pages {
-            lock(&page.tally).1.restart();
+            page.tally.lock().1.restart();
         }
-        lock(&self.common.fresh).forget();
+        self.common.fresh.lock().forget();
     }
 
     /// Sums over all pages.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for page in &self.pages {
-            sums.add(lock(&page.tally).1.sums());
+            sums.add(page.tally.lock().1.sums());
         }
         sums
     }
 
     /// Latencies over all pages, see [`Latencies::counts`].
     pub fn latencies(&self) -> Vec<(u64, u64)> {
-        lock(&self.common.latencies).counts()
+        self.common.latencies.lock().counts()
     }
 
     /// The current [`RestartProgress`].
     pub fn fresh(&self) -> MutexGuard<'_, RestartProgress> {
-        lock(&self.common.fresh)
+        self.common.fresh.lock()
     }
 }
 
@@ -144,24 +145,20 @@ impl SubscriptionLog {
         let at = self.common.start.elapsed();
         let now_unix_ns = self.common.start_unix_ns.load(Ordering::Relaxed) + nanos(at);
         let latency = since(time, now_unix_ns);
-        let mut guard = lock(&self.tally);
+        let mut guard = self.tally.lock();
         let (fault, tally) = &mut *guard;
         if !tally.is_fresh() {
-            lock(&self.common.fresh).note(self.subscription);
+            self.common.fresh.lock().note(self.subscription);
         }
         fault.pass(Update { value, latency }, &mut |update| {
             if tally.has_begun() {
-                lock(&self.common.latencies).add(update.latency);
+                self.common.latencies.lock().add(update.latency);
             } else {
                 self.common.n_begun.fetch_add(1, Ordering::AcqRel);
             }
             tally.add(self.numbers.decode(self.pv, update.value), at);
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unix_ns() -> u64 {

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use fodo_lock::Mutex;
 
 use super::limiter::RateLimiter;
 
@@ -55,7 +57,7 @@ impl SearchGate {
 
     /// Allows one more search for `pv` without waiting; the caller has already waited for [`SearchGate::cost`] operations.
     pub fn allow_search(&self, pv: &str) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         *names.paid.entry(pv.as_bytes().to_vec()).or_default() += 1;
     }
 
@@ -112,7 +114,7 @@ fn forward_searches(
 
 fn may_search(names: &Mutex<AllowedNames>, name: &[u8], from: SocketAddr, limiter: &RateLimiter, cost: usize) -> bool {
     {
-        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = names.lock();
         let Some(paid) = names.paid.get_mut(name) else { return false };
         let is_paid = *paid > 0;
         *paid = paid.saturating_sub(1);
@@ -134,7 +136,7 @@ fn forward_replies(outer: &UdpSocket, inner: &UdpSocket, names: &Mutex<AllowedNa
     let mut buffer = [0; 65_536];
     loop {
         let Ok((n, from)) = outer.recv_from(&mut buffer) else { continue };
-        let Some(client) = names.lock().unwrap_or_else(PoisonError::into_inner).client else { continue };
+        let Some(client) = names.lock().client else { continue };
         for (command, header, payload) in messages(buffer.get(..n).unwrap_or_default()) {
             let IpAddr::V4(sender) = from.ip() else { continue };
             let server = match u32_at(header, 8) {

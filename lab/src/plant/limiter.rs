@@ -1,7 +1,9 @@
 //! Rate limiter: the only place that decides when requests may be sent to a plant.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use fodo_lock::Mutex;
 
 /// Limits the rate of operations; clones share the rate.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ impl RateLimiter {
     /// wait precedes each call's operations.
     pub fn spend(&self, n: usize) {
         let until = {
-            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free_at = self.free_at.lock();
             let wait = Duration::from_secs_f64(n as f64 / f64::from(self.per_second));
             *free_at = (*free_at).max(Instant::now()) + wait;
             *free_at

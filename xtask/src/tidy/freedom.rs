@@ -5,7 +5,7 @@ use super::repository::{Repository, TextFile};
 use super::source::{self, Path};
 
 /// The crates below `net`.
-const WITHOUT_IO: [&str; 6] = ["data", "ca", "pva", "engine", "clu", "db"];
+const WITHOUT_IO: [&str; 7] = ["data", "lock", "ca", "pva", "engine", "clu", "db"];
 
 /// Modules and types of the standard library that do IO.
 const WORLDLY: [&str; 12] = [

@@ -12,7 +12,7 @@ const TABLE_HEADING: &str = "| crate | uses | from outside |";
 
 /// The layers from the bottom up. A crate may use only crates of lower layers, except for [`BESIDE`].
 const LAYERS: [&[&str]; 6] = [
-    &["data"],
+    &["data", "lock"],
     &["engine", "clu", "db"],
     &["ca", "pva"],
     &["net"],

@@ -286,7 +286,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut OutputStrea
         let _ = sender.send(end);
     })?;
     let code = wait_for_the_end(&ends, &place, arguments);
-    let running = place.lock().map(|mut place| place.take()).unwrap_or_default();
+    let running = place.lock().take();
     let saved = running.map_or(Ok(()), RunningIoc::stop).map_err(|error| error.to_string());
     drop(restore);
     let logged = put_log.map_or(Ok(()), PutLog::finish);
@@ -309,8 +309,7 @@ fn wait_for_the_end(ends: &mpsc::Receiver<IocEvent>, place: &IocSlot, arguments:
             Ok(IocEvent::Silence) => {}
             Ok(IocEvent::Hangup) | Err(RecvTimeoutError::Timeout) => {
                 let running = place.lock();
-                let running = running.iter().filter_map(|place| place.as_ref());
-                again = running.fold(false, |_, running| read_access_again(running, arguments, again));
+                again = running.as_ref().is_some_and(|running| read_access_again(running, arguments, again));
             }
             // An error means that no event can arrive any more, so it stops as well.
             Ok(IocEvent::Signal) | Err(RecvTimeoutError::Disconnected) => return 0,

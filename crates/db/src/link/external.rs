@@ -2,9 +2,10 @@
 //!
 //! Source: EPICS Base 7.0.10, dbCa.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
+use fodo_lock::Mutex;
 
 use crate::event::Event;
 use crate::external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
@@ -86,42 +87,38 @@ impl ExternalPv {
         ExternalPv { link, name, follows, inherit, state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ExternalPvState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The kind and the maximum number of elements, while the PV is connected.
     pub(crate) fn facts(&self) -> Option<KindAndCount> {
-        self.lock().facts().map(|facts| KindAndCount { kind: facts.kind, count_max: facts.count_max })
+        self.state.lock().facts().map(|facts| KindAndCount { kind: facts.kind, count_max: facts.count_max })
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.lock().facts().is_some()
+        self.state.lock().facts().is_some()
     }
 
     /// The time stamp of the latest value.
     pub(crate) fn time(&self) -> Option<TimeStamp> {
-        self.lock().reading.as_ref().map(|reading| reading.time)
+        self.state.lock().reading.as_ref().map(|reading| reading.time)
     }
 
     /// Units, limits and labels.
     pub(crate) fn meta(&self) -> Option<Arc<Meta>> {
-        self.lock().reading.as_ref().and_then(|reading| reading.meta.clone())
+        self.state.lock().reading.as_ref().and_then(|reading| reading.meta.clone())
     }
 
     pub(crate) fn status(&self) -> ExternalLinkStatus {
-        let state = self.lock();
+        let state = self.state.lock();
         ExternalLinkStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
     }
 
     /// Forgets the put whose completion the record waits for. Returns the record's number for it.
     pub(crate) fn take_awaited(&self) -> Option<u8> {
-        self.lock().awaited.take().map(|(_, number)| number)
+        self.state.lock().awaited.take().map(|(_, number)| number)
     }
 
     /// The latest value, converted to a kind, and its alarm.
     pub(crate) fn read(&self, kind: Kind) -> Result<(Value, InheritedAlarm), LinkError> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.facts().filter(|facts| facts.may_read).ok_or(LinkError)?;
         let reading = state.reading.as_ref().ok_or(LinkError)?;
         let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| LinkError)?;
@@ -132,7 +129,7 @@ impl ExternalPv {
 
     /// Converts a value to the PV's kind. Also returns the number of the put.
     pub(crate) fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), LinkError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let facts = state.facts().filter(|facts| facts.may_write).ok_or(LinkError)?;
         let is_name_of_state =
             facts.kind == Kind::Enum && value.first().is_some_and(|first| first.kind() == Kind::Text);
@@ -152,7 +149,7 @@ impl ExternalPv {
 
     /// Stores a change of the PV, and returns what it means for the record.
     pub(crate) fn apply(&self, event: ExternalPvEvent) -> Effects {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match event {
             ExternalPvEvent::Connected(facts) => {
                 (state.facts, state.reading, state.is_silent) = (Some(facts), None, false);

@@ -2,9 +2,8 @@
 //!
 //! Source: EPICS Base 7.0.10, lnkConst, lnkState and lnkCalc.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use fodo_data::{Kind, Scalar, Value};
+use fodo_lock::Mutex;
 
 use crate::calc::{CompiledExpression, N_ARGS};
 use crate::json::{Json, JsonMember};
@@ -40,15 +39,9 @@ pub(crate) struct CalcLink {
 #[derive(Debug, Default)]
 struct Memory(Mutex<(f64, [f64; N_ARGS])>);
 
-impl Memory {
-    fn lock(&self) -> MutexGuard<'_, (f64, [f64; N_ARGS])> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Clone for Memory {
     fn clone(&self) -> Memory {
-        Memory(Mutex::new(*self.lock()))
+        Memory(Mutex::new(*self.0.lock()))
     }
 }
 
@@ -156,7 +149,7 @@ fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
         (true, _, None) => Err("calc needs out".into()),
         _ if calc.args.len() > N_ARGS => Err(format!("calc can have at most {N_ARGS} args")),
         _ => {
-            for (place, arg) in calc.memory.lock().1.iter_mut().zip(&calc.args) {
+            for (place, arg) in calc.memory.0.lock().1.iter_mut().zip(&calc.args) {
                 *place = if let Arg::Number(number) = arg { *number } else { 0.0 };
             }
             Ok(calc)
@@ -253,14 +246,19 @@ impl CalcLink {
     /// Computes the result. VAL in the expression is `value`, or else the last result. Without an expression, VAL is
     /// the result.
     fn run(&self, value: Option<f64>, states: &States) -> (Option<f64>, Option<LinkAlarm>) {
-        let mut memory = self.memory.lock();
-        let (last, args) = &mut *memory;
-        for (place, arg) in args.iter_mut().zip(&self.args) {
+        // Read before locking, because an argument may be a calc link with a lock of its own.
+        let mut read = [None; N_ARGS];
+        for (place, arg) in read.iter_mut().zip(&self.args) {
             if let Arg::Link(link) = arg {
-                let read = link.read(states).0.and_then(|value| value.to_f64().ok());
-                let Some(number) = read else { return (None, None) };
-                *place = number;
+                let number = link.read(states).0.and_then(|value| value.to_f64().ok());
+                let Some(number) = number else { return (None, None) };
+                *place = Some(number);
             }
+        }
+        let mut memory = self.memory.0.lock();
+        let (last, args) = &mut *memory;
+        for (place, number) in args.iter_mut().zip(read) {
+            *place = number.unwrap_or(*place);
         }
         *last = value.unwrap_or(*last);
         if let Some(expression) = &self.expression {

@@ -16,9 +16,10 @@ mod warnings;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fodo_data::Text;
+use fodo_lock::Mutex;
 
 use error::{Errors, Suggestions};
 pub use error::{LoadError, Omitted, closest_match};

@@ -1,7 +1,5 @@
 //! Links to PVs of other IOCs while records are processed: reads, writes, and changes of the PVs.
 
-use std::sync::PoisonError;
-
 use fodo_data::{Kind, Value};
 
 use crate::common::row;
@@ -17,7 +15,7 @@ use crate::record::contract::link_of;
 impl EngineCall<'_> {
     /// Emits [`Event::ExternalLinkAdded`] for the links that are not yet reported.
     pub(crate) fn report_external_links(&mut self) {
-        let mut pending_reports = self.core.pending_reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending_reports = self.core.pending_reports.lock();
         pending_reports.take_into(self.events);
     }
 

@@ -3,9 +3,10 @@
 //! A step keeps its record locked until it accesses a link. Most records access none, so they are locked once. Every
 //! access to another record calls [`Step::unlock`] first, so that two records are never locked at once.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
+use fodo_lock::{Mutex, MutexGuard};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
@@ -18,7 +19,7 @@ use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::{EngineCall, ProcessingTask, count_active, set_disable_alarm};
 use crate::process::post::RecordPosts;
 use crate::process::timers::Timer;
-use crate::record::contract::{Record, lock};
+use crate::record::contract::Record;
 use crate::reference::KindAndCount;
 use crate::site::Site;
 
@@ -182,12 +183,12 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Locks the record, if it is not locked yet.
     pub(crate) fn lock(&mut self) -> &mut R {
-        self.held.get_or_insert_with(|| lock(self.cell))
+        self.held.get_or_insert_with(|| self.cell.lock())
     }
 
     /// Locks the record and passes it to `visit`, with the means to post.
     pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut RecordPosts) -> T) -> T {
-        let record = self.held.get_or_insert_with(|| lock(self.cell));
+        let record = self.held.get_or_insert_with(|| self.cell.lock());
         visit(record, &mut self.call.posts(self.record))
     }
 

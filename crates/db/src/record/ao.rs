@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_ao_record_uses_less_than_a_kilobyte() {
-        assert!(size_of::<std::sync::Mutex<Ao>>() <= 800, "{}", size_of::<std::sync::Mutex<Ao>>());
+        assert!(size_of::<fodo_lock::Mutex<Ao>>() <= 800, "{}", size_of::<fodo_lock::Mutex<Ao>>());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What every record type provides to the rest of the database, and the macro that connects a table of fields with it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fodo_data::{EventMask, Meta, Reading, Status, Text, TimeStamp};
+use fodo_lock::{Mutex, Rank};
 
 use crate::calc::CalcError;
 use crate::common::Common;
@@ -176,20 +177,20 @@ impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
     }
 
     fn with_locked(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
-        visit(&mut *lock(self));
+        visit(&mut *self.lock());
     }
 
     fn reading(&self, field: u16) -> Reading {
-        reading(&mut *lock(self), field)
+        reading(&mut *self.lock(), field)
     }
 
     fn own_kind_and_count(&self, field: u16) -> (Option<KindAndCount>, u16) {
-        let record = lock(self);
+        let record = self.lock();
         (record.own_kind_and_count(field), record.text_size())
     }
 
     fn after_put(&self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
-        lock(self).after_put(field, posts)
+        self.lock().after_put(field, posts)
     }
 
     fn process(&self, call: &mut EngineCall<'_>, record: u32, cause: ProcessCause) {
@@ -197,7 +198,7 @@ impl<R: Record + Clone + HasRecordType + 'static> LockedRecord for Mutex<R> {
     }
 
     fn duplicate(&self) -> Box<dyn LockedRecord> {
-        Box::new(Mutex::new(lock(self).clone()))
+        Box::new(locked(self.lock().clone()))
     }
 }
 
@@ -212,9 +213,9 @@ pub(crate) trait HasRecordType {
     const TYPE: &'static RecordType;
 }
 
-/// Locks a record, even after a thread panicked while it held the lock: every single field is still valid.
-pub(crate) fn lock<R>(cell: &Mutex<R>) -> MutexGuard<'_, R> {
-    cell.lock().unwrap_or_else(PoisonError::into_inner)
+/// A record behind its lock.
+pub(crate) fn locked<R>(record: R) -> Mutex<R> {
+    Mutex::ranked(Rank::Record, record)
 }
 
 /// Locks a record for the duration of `visit`, and returns what `visit` returns.
@@ -239,7 +240,7 @@ macro_rules! record_type {
             rows: $record::ROWS,
             devices: &[$($device),*],
             value: $record::at("VAL"),
-            create: || Box::new(std::sync::Mutex::new($record::default())),
+            create: || Box::new($crate::record::contract::locked($record::default())),
         };
 
         impl $record {

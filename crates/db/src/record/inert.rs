@@ -3,9 +3,10 @@
 //! nothing else.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
 use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Text, Value};
+use fodo_lock::Mutex;
 
 use crate::common::{Common, number, row};
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
@@ -16,7 +17,7 @@ use crate::process::post::{RecordPosts, reading};
 use crate::process::step::{ProcessCause, ProcessOutcome, Step};
 use crate::record::array::kind_of;
 use crate::record::field_table::{ArrayOf, CapacityOf, FieldTable, KindOf, table};
-use crate::record::{Fields, LockedRecord, Record, RecordType, changes, lock, post_value, raise_undefined};
+use crate::record::{Fields, LockedRecord, Record, RecordType, changes, locked, post_value, raise_undefined};
 use crate::reference::KindAndCount;
 
 macro_rules! field_values {
@@ -81,7 +82,7 @@ pub(crate) fn cell(record_type: &str) -> Box<dyn LockedRecord> {
     let mut body = StandInRecord { common: Common::default(), stand_in, fields, posted: None };
     body.fit_arrays();
     body.posted = body.value();
-    Box::new(LockedStandIn { stand_in, body: Mutex::new(body) })
+    Box::new(LockedStandIn { stand_in, body: locked(body) })
 }
 
 impl Fields for StandInRecord {
@@ -201,15 +202,15 @@ impl LockedRecord for LockedStandIn {
     }
 
     fn with_locked(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
-        visit(&mut *lock(&self.body));
+        visit(&mut *self.body.lock());
     }
 
     fn reading(&self, field: u16) -> Reading {
-        reading(&mut *lock(&self.body), field)
+        reading(&mut *self.body.lock(), field)
     }
 
     fn own_kind_and_count(&self, field: u16) -> (Option<KindAndCount>, u16) {
-        let record = lock(&self.body);
+        let record = self.body.lock();
         (record.own_kind_and_count(field), record.text_size())
     }
 
@@ -222,7 +223,7 @@ impl LockedRecord for LockedStandIn {
     }
 
     fn duplicate(&self) -> Box<dyn LockedRecord> {
-        Box::new(LockedStandIn { stand_in: self.stand_in, body: Mutex::new(lock(&self.body).clone()) })
+        Box::new(LockedStandIn { stand_in: self.stand_in, body: locked(self.body.lock().clone()) })
     }
 
     fn with_field(&self, field: &str, value: &Text) -> Option<Box<dyn LockedRecord>> {
@@ -233,12 +234,12 @@ impl LockedRecord for LockedStandIn {
             return None;
         }
         let stand_in = type_with_field(self.stand_in, field);
-        let mut body = StandInRecord { stand_in, ..lock(&self.body).clone() };
+        let mut body = StandInRecord { stand_in, ..self.body.lock().clone() };
         match body.fields.first_mut().filter(|_| becomes_text) {
             Some(value) => *value = FieldValue::new(Dbf::String),
             None => body.fields.push(FieldValue::new(Dbf::String)),
         }
-        Some(Box::new(LockedStandIn { stand_in, body: Mutex::new(body) }))
+        Some(Box::new(LockedStandIn { stand_in, body: locked(body) }))
     }
 }
 
@@ -271,7 +272,7 @@ struct StandInTypes {
 static STAND_IN_TYPES: LazyLock<Mutex<StandInTypes>> = LazyLock::new(Mutex::default);
 
 fn plain(name: &str) -> &'static StandInType {
-    let mut types = lock(&STAND_IN_TYPES);
+    let mut types = STAND_IN_TYPES.lock();
     types.plain.entry(name.to_owned()).or_insert_with(|| {
         let of_table = table(name);
         let has_table = of_table.is_some();
@@ -286,7 +287,7 @@ fn plain(name: &str) -> &'static StandInType {
 
 /// A type with one more field, or with a text as VAL.
 fn type_with_field(of: &'static StandInType, field: &str) -> &'static StandInType {
-    let mut types = lock(&STAND_IN_TYPES);
+    let mut types = STAND_IN_TYPES.lock();
     let key = (std::ptr::from_ref(of).addr(), field.to_owned());
     types.extended.entry(key).or_insert_with(|| {
         let mut table =

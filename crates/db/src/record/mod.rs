@@ -59,6 +59,6 @@ mod transform;
 mod waveform;
 
 pub(crate) use contract::{
-    CHANGED, Fields, LockedRecord, Record, RecordType, changes, index_in, is_changed, lock, post_value,
+    CHANGED, Fields, LockedRecord, Record, RecordType, changes, index_in, is_changed, locked, post_value,
     raise_undefined, record_type,
 };

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use fodo_lock::{Condvar, Mutex, Rank};
 use fodo_net::log::Log;
 
 use super::AutosaveSettings;
@@ -44,7 +45,8 @@ impl fmt::Debug for Saver {
 impl Saver {
     /// Starts the thread; fails if the system cannot create one.
     pub fn start(driver: Arc<DatabaseDriver>, log: Log) -> io::Result<Saver> {
-        let shared = Arc::new(SaverShared { driver, log, work: Mutex::default(), changed: Condvar::new() });
+        let work = Mutex::ranked(Rank::Autosave, SaverState::default());
+        let shared = Arc::new(SaverShared { driver, log, work, changed: Condvar::new() });
         let ours = shared.clone();
         let thread = std::thread::Builder::new().name("fodo-autosave".into()).spawn(move || ours.run())?;
         Ok(Saver { shared, thread: Some(thread) })
@@ -52,18 +54,18 @@ impl Saver {
 
     /// Replaces the settings.
     pub fn set_settings(&self, settings: AutosaveSettings) {
-        self.shared.lock().settings = settings;
+        self.shared.work.lock().settings = settings;
     }
 
     /// Sets the status records to update; `None` stops updating.
     pub fn set_status(&self, status: Option<StatusRecords>) {
-        self.shared.lock().status = status;
+        self.shared.work.lock().status = status;
         self.shared.changed.notify_all();
     }
 
     /// Adds a set and replaces one of the same name. Fails with the name of another set that uses the same file.
     pub fn add(&self, set: SaveSet) -> Result<(), String> {
-        let mut work = self.shared.lock();
+        let mut work = self.shared.work.lock();
         if let Some(other) = work.sets.iter().find(|other| other.path == set.path && other.name != set.name) {
             return Err(other.name.clone());
         }
@@ -76,7 +78,7 @@ impl Saver {
 
     /// Removes a set; returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
-        let mut work = self.shared.lock();
+        let mut work = self.shared.work.lock();
         let n_before = work.sets.len();
         work.sets.retain(|set| set.name != name);
         work.sets.len() < n_before
@@ -84,12 +86,12 @@ impl Saver {
 
     /// Calls `visit` with the set of this name; `None` if there is none.
     pub fn with<T>(&self, name: &str, visit: impl FnOnce(&mut SaveSet) -> T) -> Option<T> {
-        self.shared.lock().sets.iter_mut().find(|set| set.name == name).map(visit)
+        self.shared.work.lock().sets.iter_mut().find(|set| set.name == name).map(visit)
     }
 
     /// Saves a set now, on this thread; returns a message to report. The outer `None` means that there is no such set.
     pub fn save(&self, name: &str) -> Option<Option<LogMessage>> {
-        let mut work = self.shared.lock();
+        let mut work = self.shared.work.lock();
         let SaverState { sets, settings, .. } = &mut *work;
         let set = sets.iter_mut().find(|set| set.name == name)?;
         let note = set.save(self.shared.driver.database(), settings, Instant::now(), false);
@@ -105,21 +107,21 @@ impl Saver {
     }
 
     fn end(&mut self) -> usize {
-        self.shared.lock().is_stopped = true;
+        self.shared.work.lock().is_stopped = true;
         self.shared.changed.notify_all();
         let Some(thread) = self.thread.take() else { return 0 };
         // A panic is already on stderr; after it no set was saved at the end.
-        thread.join().unwrap_or_else(|_| self.shared.lock().sets.len())
+        thread.join().unwrap_or_else(|_| self.shared.work.lock().sets.len())
     }
 
     /// The names of all sets.
     pub fn names(&self) -> Vec<String> {
-        self.shared.lock().sets.iter().map(|set| set.name.clone()).collect()
+        self.shared.work.lock().sets.iter().map(|set| set.name.clone()).collect()
     }
 
     /// One line for each set, and with `is_long` for each PV.
     pub fn shown(&self, is_long: bool) -> String {
-        self.shared.lock().sets.iter().map(|set| set.describe(is_long)).collect()
+        self.shared.work.lock().sets.iter().map(|set| set.describe(is_long)).collect()
     }
 }
 
@@ -131,13 +133,9 @@ impl Drop for Saver {
 }
 
 impl SaverShared {
-    fn lock(&self) -> MutexGuard<'_, SaverState> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Saves until stopped; returns how many sets could not be saved at the end.
     fn run(&self) -> usize {
-        let mut work = self.lock();
+        let mut work = self.work.lock();
         while !work.is_stopped {
             let now = Instant::now();
             let SaverState { sets, settings, status, .. } = &mut *work;
@@ -150,13 +148,13 @@ impl SaverShared {
             }
             let due =
                 work.sets.iter().filter_map(SaveSet::due).chain(work.status.as_ref().map(StatusRecords::due)).min();
-            work = match due {
+            match due {
                 Some(due) => {
                     let pause = due.saturating_duration_since(Instant::now());
-                    self.changed.wait_timeout(work, pause).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut work, pause);
                 }
-                None => self.changed.wait(work).unwrap_or_else(PoisonError::into_inner),
-            };
+                None => self.changed.wait(&mut work),
+            }
         }
         let SaverState { sets, settings, .. } = &mut *work;
         for set in sets.iter_mut() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::script::{CommandResult, Flow};
-use super::{CommandError, CommandLine, IocStage, Shell, lock};
+use super::{CommandError, CommandLine, IocStage, Shell};
 use crate::access_control::{AccessControl, Policy};
 
 /// The variable that makes hosts be identified by address.
@@ -42,7 +42,7 @@ pub(super) fn load_again(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResul
         return Err("there is no access security file; set one with asSetFilename before iocInit".to_owned().into());
     }
     let place = shell.place();
-    let reloaded = lock(&place).as_ref().map_or(Ok(Vec::new()), crate::RunningIoc::reload_access);
+    let reloaded = place.lock().as_ref().map_or(Ok(Vec::new()), crate::RunningIoc::reload_access);
     let warnings = reloaded.map_err(super::files::failure)?;
     warnings.into_iter().for_each(|warning| shell.remark(warning));
     Ok(Flow::Next)

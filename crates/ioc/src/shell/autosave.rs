@@ -8,7 +8,7 @@ use fodo_db::{LoadError, Loader, Macros};
 
 use super::check::unknown_pvs;
 use super::script::{CommandResult, Flow, seconds};
-use super::{CommandError, CommandLine, IocStage, Shell, check, lock};
+use super::{CommandError, CommandLine, IocStage, Shell, check};
 use crate::autosave::request::{self, RequestedPv};
 use crate::autosave::restore::{FoundSaveFile, Messages, RestoreFile, RestorePass};
 use crate::autosave::saver::Saver;
@@ -368,7 +368,7 @@ impl Shell {
     }
 
     fn saver<T>(&self, visit: impl FnOnce(&Saver) -> T) -> Result<T, CommandError> {
-        let mut place = lock(&self.place);
+        let mut place = self.place.lock();
         let running = place.as_mut().ok_or_else(|| CommandError::from("iocInit has not run yet".to_owned()))?;
         let saver = RunningIoc::saver(running);
         saver.map(visit).map_err(|error| format!("cannot create a thread: {error}").into())

@@ -1,8 +1,10 @@
 //! Completion of commands, records and fields.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::{lock, table};
+use fodo_lock::Mutex;
+
+use super::table;
 use crate::driver::DatabaseDriver;
 use crate::limit::COMPLETIONS_MAX;
 
@@ -13,7 +15,7 @@ pub struct Completer(Arc<Mutex<Option<Arc<DatabaseDriver>>>>);
 impl Completer {
     /// Sets the records to complete, after `iocInit`.
     pub(super) fn set_database(&self, driver: Arc<DatabaseDriver>) {
-        *lock(&self.0) = Some(driver);
+        *self.0.lock() = Some(driver);
     }
 
     /// Completes the word before `position` (in bytes). Returns where the word starts and the candidates as whole
@@ -29,7 +31,7 @@ impl Completer {
     }
 
     fn names(&self, word: &str) -> Vec<String> {
-        let Some(driver) = lock(&self.0).clone() else { return Vec::new() };
+        let Some(driver) = self.0.lock().clone() else { return Vec::new() };
         let database = driver.database();
         if let Some((record, field)) = word.split_once('.') {
             let fields = database.field_names(record).filter(|name| name.starts_with(field));

@@ -6,7 +6,7 @@ use super::access::CHECKS_ADDRESS;
 use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
 use super::script::{CommandResult, Flow, seconds};
 use super::words::Word;
-use super::{CommandError, CommandLine, Purpose, Shell, lock, table};
+use super::{CommandError, CommandLine, Purpose, Shell, table};
 use crate::stats::VERSION;
 
 /// Variables of C programs that scripts set, with their initial values. Only the first four have an effect here.
@@ -38,7 +38,7 @@ pub(super) fn set_variable(shell: &mut Shell, call: &CommandLine<'_>) -> Command
     let name = call.needed(1, "the name of a variable")?;
     let value = call.argument(2).unwrap_or_default();
     shell.macros.define(name, value);
-    lock(&shell.environment).insert(name.to_owned(), value.to_owned());
+    shell.environment.lock().insert(name.to_owned(), value.to_owned());
     Ok(Flow::Next)
 }
 
@@ -49,14 +49,14 @@ pub(super) fn put_variable(shell: &mut Shell, call: &CommandLine<'_>) -> Command
         return Err(CommandError::Word(1, format!("\"{text}\" must be NAME=value")));
     };
     shell.macros.define(name, value);
-    lock(&shell.environment).insert(name.to_owned(), value.to_owned());
+    shell.environment.lock().insert(name.to_owned(), value.to_owned());
     Ok(Flow::Next)
 }
 
 pub(super) fn unset_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a variable")?;
     shell.macros.remove(name);
-    lock(&shell.environment).remove(name);
+    shell.environment.lock().remove(name);
     Ok(Flow::Next)
 }
 

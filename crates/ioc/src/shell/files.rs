@@ -5,7 +5,7 @@ use std::io;
 use fodo_db::{LoadError, Loader, OpenFile};
 
 use super::script::{CommandResult, Flow};
-use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check, lock};
+use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check};
 use crate::{Ioc, IocError, Surroundings};
 
 /// `dbLoadRecords("file", "P=x:,R=1")`
@@ -136,7 +136,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let driver = running.driver();
     shell.completer.set_database(driver.clone());
     shell.stage = IocStage::Running(driver);
-    *lock(&shell.place) = Some(running);
+    *shell.place.lock() = Some(running);
     shell.inert = Some(inert);
     shell.save_from_now_on();
     if !complete.is_empty() {

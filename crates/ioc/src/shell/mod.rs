@@ -97,9 +97,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fodo_db::{Database, LoadError, Loader, Macros};
+use fodo_lock::{Mutex, Rank};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
@@ -273,7 +274,7 @@ impl Shell {
             environment: Arc::new(Mutex::new(variables)),
             folder: folder.to_owned(),
             stage: IocStage::Loading(Box::new(loader)),
-            place: IocSlot::default(),
+            place: Arc::new(Mutex::ranked(Rank::RunningIoc, None)),
             completer: Completer::default(),
             out,
             err,
@@ -427,9 +428,4 @@ impl Shell {
         let _ = self.err.write_all(bytes);
         let _ = self.err.flush();
     }
-}
-
-/// Locks a mutex, ignoring poisoning: no critical section leaves inconsistent contents.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

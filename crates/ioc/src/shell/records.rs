@@ -8,7 +8,7 @@ use fodo_db::{Database, ExternalLinkStatus, FieldRef, LinkTarget, closest_match,
 
 use super::script::{CommandResult, Flow};
 use super::show::level;
-use super::{CommandError, CommandLine, IocStage, Shell, lock};
+use super::{CommandError, CommandLine, IocStage, Shell};
 use crate::link_client::MergedCounts;
 use crate::names::{field_of, suggestion_text};
 
@@ -444,7 +444,7 @@ pub(super) fn scanned(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResul
 pub(super) fn clients(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let is_long = call.argument(1).is_some_and(|level| level != "0");
     let mut text = String::new();
-    match &*lock(&shell.place) {
+    match &*shell.place.lock() {
         None => return Err(CommandError::too_early()),
         Some(running) => {
             let clients = running.clients();

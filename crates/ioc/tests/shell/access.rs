@@ -107,7 +107,7 @@ fn casr_and_dbel_show_clients_and_their_subscriptions() {
     assert!(none.starts_with("Channel Access on TCP ") && none.ends_with(": 0 clients\n"), "{none}");
     assert_eq!(terminal.run("dbel"), "clients subscribe to 0 fields\n");
 
-    let config = terminal.shell.place().lock().unwrap().as_ref().unwrap().client_config();
+    let config = terminal.shell.place().lock().as_ref().unwrap().client_config();
     let context = Context::new(config);
     let channels = ["a", "b.DESC"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));

@@ -183,7 +183,7 @@ fn a_save_set_is_saved_after_changes_on_trigger_and_at_exit() {
     until("it is saved", || saved(&terminal, "t.sav") == ["x:m=1"]);
 
     assert!(!terminal.folder.join("s.sav").exists());
-    let running = terminal.shell.place().lock().unwrap().take().unwrap();
+    let running = terminal.shell.place().lock().take().unwrap();
     assert_eq!(running.stop(), Ok(()));
     assert_eq!(saved(&terminal, "s.sav"), ["x:a.VAL=1.5", "x:w=[]", "x:m=1"]);
 }
@@ -338,7 +338,7 @@ fn fields_named_by_info_items_are_saved_without_commands() {
     assert!(first.run("iocInit").contains("info(autosaveFields_pass0) of x:a names \"NOPE\""));
     first.run("dbpf x:a 9");
     first.run("dbpf x:a.DESC nine");
-    let running = first.shell.place().lock().unwrap().take().unwrap();
+    let running = first.shell.place().lock().take().unwrap();
     running.stop().unwrap();
     assert_eq!(saved(&first, "kept/info_settings.sav"), ["x:a.VAL=9", "x:a.DESC=nine"]);
     assert_eq!(saved(&first, "kept/info_positions.sav"), ["x:a.VAL=9"]);

@@ -1,0 +1,107 @@
+//! The order of locks, and its check in debug builds.
+
+/// The locks that a thread holds while it takes others, in the order in which they are taken.
+///
+/// The list is here, below all crates that have locks, because an order exists only for all of them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// `ioc`: the slot of the running IOC, held while a command uses it.
+    RunningIoc,
+    /// `ioc`: the sets of autosave, held while values are read and files are written.
+    Autosave,
+    /// `ioc`: one input of the database at a time, from decoding to the delivery of its events.
+    Driver,
+    /// `db`: the queues and timers of the database.
+    Engine,
+    /// `ioc`: the fields that have a channel, held while a new one reads its facts.
+    OpenPvs,
+    /// `ioc`: the channels with filters of one field, held while their filters see a change.
+    FilteredPvs,
+    /// `ioc`: the filters of one channel.
+    FilterChain,
+    /// `db`: one record. Two records are never locked at once.
+    Record,
+    /// `lab`: the updates of one subscription.
+    LoadTally,
+    /// Every other lock: no lock is taken while it is held.
+    Leaf,
+}
+
+/// The rank of a lock; takes no space in a release build.
+#[derive(Clone, Copy)]
+pub(crate) struct RankOf {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+}
+
+/// A lock that this thread holds, or is about to take; takes no space in a release build.
+pub(crate) struct Held {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// The ranks of the locks that this thread holds, ascending.
+    static HELD: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(debug_assertions)]
+impl RankOf {
+    pub(crate) const fn new(rank: Rank) -> RankOf {
+        RankOf { rank }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Held {
+    /// Panics if a lock of this rank is out of order now, else counts it as held.
+    #[track_caller]
+    pub(crate) fn check(RankOf { rank }: RankOf) -> Held {
+        // A thread that is ending has no list any more.
+        let last = HELD.try_with(|held| held.borrow().last().copied()).ok().flatten();
+        if let Some(last) = last {
+            assert!(last < rank, "{rank:?} locked while {last:?} is held; see docs/explanations/locks.md");
+        }
+        let _ = HELD.try_with(|held| held.borrow_mut().push(rank));
+        Held { rank }
+    }
+
+    /// Panics if this thread holds another lock.
+    #[track_caller]
+    pub(crate) fn check_only_one(&self) {
+        let n_held = HELD.try_with(|held| held.borrow().len()).unwrap_or_default();
+        assert!(n_held <= 1, "waiting with {:?} while another lock is held; see docs/explanations/locks.md", self.rank);
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        // As in `check`.
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(index) = held.iter().rposition(|rank| *rank == self.rank) {
+                held.remove(index);
+            }
+        });
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl RankOf {
+    pub(crate) const fn new(_rank: Rank) -> RankOf {
+        RankOf {}
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl Held {
+    #[inline]
+    pub(crate) fn check(_rank: RankOf) -> Held {
+        Held {}
+    }
+
+    #[inline]
+    pub(crate) fn check_only_one(&self) {}
+}
