@@ -438,8 +438,7 @@ fn readers_see_consistent_readings_while_records_process() {
         let reader = scope.spawn(|| {
             let mut n_reads = 0;
             while !is_over.load(Ordering::Relaxed) || n_reads < 1000 {
-                let reading = ioc.database.read(field);
-                assert!(matches!(reading.value, Value::Scalar(Scalar::F64(_))));
+                assert!(matches!(ioc.database.read(field).value, Value::Scalar(Scalar::F64(_))));
                 n_reads += 1;
             }
         });

@@ -1,8 +1,8 @@
 //! What a database reports about itself: names, fields, links, metadata, counters.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fodo_data::{Limits, Now, Scalar, Value};
-use fodo_db::{Database, Event, FieldRef, Input, LinkTarget, Loader, PutError, PutId};
+use fodo_data::{Limits, Now, Scalar, Severity, Value};
+use fodo_db::{AcknowledgePut, Database, Event, FieldRef, Input, LinkTarget, Loader, PutError, PutId};
 
 fn database(text: &str) -> Database {
     let mut loader = Loader::default();
@@ -108,13 +108,13 @@ fn a_watched_field_posts_until_it_is_no_longer_watched() {
     };
     assert_eq!(posts(1.0), 0);
 
-    database.watch(value, true);
-    database.watch(value, true);
-    database.watch(units, true);
+    database.watch(value);
+    database.watch(value);
+    database.watch(units);
     assert_eq!(posts(2.0), 1);
-    database.watch(units, false);
+    database.unwatch(units);
     assert_eq!(posts(3.0), 1);
-    database.watch(value, false);
+    database.unwatch(value);
     assert_eq!(posts(4.0), 0);
 }
 
@@ -142,25 +142,24 @@ fn alarms_are_acknowledged_by_severity_and_transient_alarms_need_none() {
     handle(&database, Input::Start).0.unwrap();
     let a = field(&database, "a");
     let severity = |name: &str| value(&database, name);
-    let acknowledge = |transient, severity| {
-        handle(&database, Input::Acknowledge { field: a, transient, severity }).0.unwrap();
-    };
+    let acknowledge = |put| handle(&database, Input::Acknowledge { field: a, put }).0.unwrap();
+    let transient = |is_required| acknowledge(AcknowledgePut::Transient { is_required });
     put(&database, "a", 6.0).unwrap();
     put(&database, "a", 1.0).unwrap();
     assert_eq!((severity("a.SEVR"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(2)));
 
-    acknowledge(None, Some(fodo_data::Severity::Minor));
+    acknowledge(AcknowledgePut::Severity(Severity::Minor));
     assert_eq!(severity("a.ACKS"), Scalar::Enum(2));
-    acknowledge(None, Some(fodo_data::Severity::Major));
+    acknowledge(AcknowledgePut::Severity(Severity::Major));
     assert_eq!(severity("a.ACKS"), Scalar::Enum(0));
 
     put(&database, "a", 6.0).unwrap();
-    acknowledge(Some(false), None);
+    transient(false);
     assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(2)));
-    acknowledge(Some(true), None);
+    transient(true);
     put(&database, "a", 1.0).unwrap();
     assert_eq!(severity("a.ACKS"), Scalar::Enum(2));
-    acknowledge(Some(false), None);
+    transient(false);
     assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(0)));
 }
 

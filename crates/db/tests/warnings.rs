@@ -26,9 +26,9 @@ fn warnings(record_type: &str, fields: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_warned(record_type: &str, fields: &str, wanted: &str) {
+fn assert_warned(record_type: &str, fields: &str, expected: &str) {
     let found = warnings(record_type, fields);
-    assert!(matches!(found.as_slice(), [one] if one.contains(wanted)), "{fields}: {found:?}");
+    assert!(matches!(found.as_slice(), [one] if one.contains(expected)), "{fields}: {found:?}");
 }
 
 #[track_caller]

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn variables_are_those_of_the_process_unless_the_shell_has_its_own() {
         let own = SharedEnvironment::default();
-        own.lock().unwrap().insert("AREA".to_owned(), "hall 3".to_owned());
+        own.lock().insert("AREA".to_owned(), "hall 3".to_owned());
 
         let (of_shell, of_process) = (ProcessSite::new(Some(own)), ProcessSite::new(None));
 

@@ -475,8 +475,8 @@ mod tests {
         }
     }
 
-    fn answers(driver: Double, asks: &[DriverRequest]) -> Vec<DriverReply> {
-        let input: String = asks.iter().map(|ask| serde_json::to_string(ask).unwrap() + "\n").collect();
+    fn answers(driver: Double, requests: &[DriverRequest]) -> Vec<DriverReply> {
+        let input: String = requests.iter().map(|request| serde_json::to_string(request).unwrap() + "\n").collect();
         let mut output = Vec::new();
         serve(driver, input.as_bytes(), &mut output).unwrap();
         String::from_utf8(output).unwrap().lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()

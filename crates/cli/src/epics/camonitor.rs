@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(printed(MonitorEvent::Refused(refusal)), line("*** CA error Channel read request failed"));
         assert_eq!(printed(MonitorEvent::Refused(Refusal::ReadAccess)), line("*** no read access"));
         let reply = WrongReply::Count { requested: 1, received: 2 };
-        assert_eq!(printed(MonitorEvent::WrongReply(reply.clone())), line(&format!("*** CA error {reply}")));
+        assert_eq!(printed(MonitorEvent::WrongReply(reply)), line(&format!("*** CA error {reply}")));
         assert_eq!(lines.missing(), format!("{:<30} *** Not connected (PV not found)\n", "y"));
     }
 }

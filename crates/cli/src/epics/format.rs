@@ -344,7 +344,7 @@ mod tests {
         let kinds = [
             (refused(Refusal::ReadAccess), "*** no read access".to_owned()),
             (refused(of_status), "*** CA error Channel read request failed".to_owned()),
-            (ErrorKind::WrongReply { server, reply: reply.clone() }, format!("*** CA error {reply}")),
+            (ErrorKind::WrongReply { server, reply }, format!("*** CA error {reply}")),
             (ErrorKind::NoReply { server, after: Duration::ZERO }, "*** no data available (timeout)".to_owned()),
             (ErrorKind::Misuse { reason: "an empty name".into() }, "*** CA error an empty name".to_owned()),
             (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, "*** CA error out of memory".to_owned()),

@@ -323,8 +323,8 @@ mod tests {
 
         let observed = observed();
         let shown = |name: &str| {
-            let wanted = observed.names().iter().find(|traffic| traffic.name == name);
-            servers_text(wanted.unwrap())
+            let selected = observed.names().iter().find(|traffic| traffic.name == name);
+            servers_text(selected.unwrap())
         };
 
         assert_eq!(servers_text(&traffic.names()[0]), "?");

@@ -372,11 +372,11 @@ mod tests {
         let ClaimResult::Channel { facts, after, .. } = channel(Severity::None, true) else { return };
         let results = [
             (ClaimResult::NotConnected { reason: "refused".into(), is_refused: true }, Exit::Refused),
-            (ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false }, Exit::NoAnswer),
-            (ClaimResult::Silent { after }, Exit::NoAnswer),
-            (ClaimResult::Lost { reason: "reset".into() }, Exit::NoAnswer),
+            (ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false }, Exit::NoReply),
+            (ClaimResult::Silent { after }, Exit::NoReply),
+            (ClaimResult::Lost { reason: "reset".into() }, Exit::NoReply),
             (ClaimResult::Refused, Exit::Refused),
-            (ClaimResult::Channel { facts: facts.clone(), after, value: None }, Exit::NoAnswer),
+            (ClaimResult::Channel { facts: facts.clone(), after, value: None }, Exit::NoReply),
             (ClaimResult::Channel { facts, after, value: Some(Err(Refusal::ReadAccess)) }, Exit::Refused),
             (channel(Severity::Invalid, true), Exit::Done),
             (channel(Severity::Major, false), Exit::Done),
@@ -454,6 +454,6 @@ mod tests {
             (&object["searched"][1]["reason"], &object["searched"][0]["way"]),
             (&json!("no route"), &json!("datagram"))
         );
-        assert_eq!((&object["pv"], &object["code"]), (&json!("x:y"), &json!(Exit::NoAnswer.code())));
+        assert_eq!((&object["pv"], &object["code"]), (&json!("x:y"), &json!(Exit::NoReply.code())));
     }
 }

@@ -24,10 +24,10 @@ fn findings(terminal: &Terminal, script: &str, simulates: bool) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_found(found: &[String], wanted: &[&str]) {
-    assert_eq!(found.len(), wanted.len(), "{found:#?}");
-    for (found, wanted) in found.iter().zip(wanted) {
-        assert!(found.starts_with(wanted), "{found} does not start with {wanted}");
+fn assert_found(found: &[String], expected: &[&str]) {
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found} does not start with {expected}");
     }
 }
 

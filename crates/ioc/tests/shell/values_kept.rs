@@ -436,7 +436,7 @@ fn a_set_that_cannot_be_saved_at_the_end_is_reported() {
     terminal.run("set_savefile_path nowhere");
     terminal.run("create_monitor_set s.req 3600");
 
-    let running = terminal.shell.place().lock().unwrap().take().unwrap();
+    let running = terminal.shell.place().lock().take().unwrap();
     let unsaved = running.stop().unwrap_err();
 
     assert_eq!(unsaved.to_string(), "autosave sets that could not be saved at the end: 1");
