@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use fodo_data::Now;
 use mio::unix::SourceFd;
@@ -46,8 +47,14 @@ pub trait LoopHandler {
     /// The handle that [`EventLoop::new`] returned together with the loop.
     fn handle(&self) -> &LoopHandle<Self::Message>;
 
-    /// Handles a message; [`ControlFlow::Break`] ends the loop.
-    fn take_message(&mut self, message: Self::Message, schedule: &mut Schedule, now: Now) -> ControlFlow<()>;
+    /// Handles messages in order; [`ControlFlow::Break`] ends the loop. It takes all of them, because one call for each
+    /// would cost as much as a short message.
+    fn take_messages(
+        &mut self,
+        messages: Drain<'_, Self::Message>,
+        schedule: &mut Schedule,
+        now: Now,
+    ) -> ControlFlow<()>;
 
     /// The peer of a socket of this object has shut down its sending side. The turn of the object follows.
     fn read_closed(&mut self, _index: usize) {}
@@ -211,7 +218,7 @@ impl EventLoop {
         now: Now,
     ) -> ControlFlow<()> {
         std::mem::swap(messages, &mut lock(&handler.handle().messages));
-        messages.drain(..).try_for_each(|message| handler.take_message(message, &mut self.schedule, now))
+        handler.take_messages(messages.drain(..), &mut self.schedule, now)
     }
 
     /// Gives each due object one turn.
@@ -251,13 +258,20 @@ mod tests {
             &self.handle
         }
 
-        fn take_message(&mut self, message: &'static str, schedule: &mut Schedule, now: Now) -> ControlFlow<()> {
-            self.calls.push(message.to_owned());
-            match message {
-                "soon" => schedule.call_soon(1),
-                "at" => schedule.call_at(2, now.monotonic + Duration::from_millis(1)),
-                "forget" => schedule.forget(2),
-                _ => return ControlFlow::Break(()),
+        fn take_messages(
+            &mut self,
+            messages: Drain<'_, &'static str>,
+            schedule: &mut Schedule,
+            now: Now,
+        ) -> ControlFlow<()> {
+            for message in messages {
+                self.calls.push(message.to_owned());
+                match message {
+                    "soon" => schedule.call_soon(1),
+                    "at" => schedule.call_at(2, now.monotonic + Duration::from_millis(1)),
+                    "forget" => schedule.forget(2),
+                    _ => return ControlFlow::Break(()),
+                }
             }
             ControlFlow::Continue(())
         }

@@ -51,6 +51,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use fodo_data::Now;
 use slab::Slab;
@@ -261,15 +262,22 @@ impl LoopHandler for Handlers {
         &self.0.handle
     }
 
-    fn take_message(&mut self, command: ReactorCommand, schedule: &mut Schedule, _now: Now) -> ControlFlow<()> {
-        match command {
-            ReactorCommand::At(index, at) => schedule.call_at(index, at),
-            ReactorCommand::Soon(index) => schedule.call_soon(index),
-            ReactorCommand::Forget(index) => {
-                schedule.forget(index);
-                lock(&self.0.handlers).try_remove(index);
+    fn take_messages(
+        &mut self,
+        commands: Drain<'_, ReactorCommand>,
+        schedule: &mut Schedule,
+        _now: Now,
+    ) -> ControlFlow<()> {
+        for command in commands {
+            match command {
+                ReactorCommand::At(index, at) => schedule.call_at(index, at),
+                ReactorCommand::Soon(index) => schedule.call_soon(index),
+                ReactorCommand::Forget(index) => {
+                    schedule.forget(index);
+                    lock(&self.0.handlers).try_remove(index);
+                }
+                ReactorCommand::Stop => return ControlFlow::Break(()),
             }
-            ReactorCommand::Stop => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::{Datagram, DatagramFlaw, Responder};
@@ -69,6 +70,7 @@ pub(super) struct PostedUpdates {
 }
 
 impl Inbox {
+    #[inline]
     pub(super) fn push(&self, message: ReactorMessage) {
         self.handle.push(message);
     }
@@ -201,39 +203,46 @@ impl LoopHandler for ServerShare {
         &self.inbox.handle
     }
 
-    fn take_message(&mut self, message: ReactorMessage, schedule: &mut Schedule, now: Now) -> ControlFlow<()> {
-        match message {
-            ReactorMessage::Accepted(accepted) => {
-                let (stream, quota) = *accepted;
-                if let Some(index) = self.adopt(stream, quota, now) {
-                    schedule.call_soon(index);
+    fn take_messages(
+        &mut self,
+        messages: Drain<'_, ReactorMessage>,
+        schedule: &mut Schedule,
+        now: Now,
+    ) -> ControlFlow<()> {
+        for message in messages {
+            match message {
+                ReactorMessage::Accepted(accepted) => {
+                    let (stream, quota) = *accepted;
+                    if let Some(index) = self.adopt(stream, quota, now) {
+                        schedule.call_soon(index);
+                    }
                 }
-            }
-            ReactorMessage::Posted { circuit, watch } => {
-                if let Some(found) = self.circuit(circuit) {
-                    found.posted(watch);
-                    schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                ReactorMessage::Posted { circuit, watch } => {
+                    if let Some(found) = self.circuit(circuit) {
+                        found.posted(watch);
+                        schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                    }
                 }
-            }
-            ReactorMessage::PutDone { circuit, put, result } => {
-                if let Some(found) = self.circuit(circuit) {
-                    found.put_done(put, &result);
-                    schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                ReactorMessage::PutDone { circuit, put, result } => {
+                    if let Some(found) = self.circuit(circuit) {
+                        found.put_done(put, &result);
+                        schedule.call_soon(circuit.index + FIRST_CIRCUIT);
+                    }
                 }
-            }
-            ReactorMessage::CheckRights => {
-                // From now on another signal is another message.
-                self.inbox.checks_rights.store(false, Ordering::Release);
-                for (index, (_, circuit)) in &mut self.circuits {
-                    circuit.check_rights();
-                    schedule.call_soon(index + FIRST_CIRCUIT);
+                ReactorMessage::CheckRights => {
+                    // From now on another signal is another message.
+                    self.inbox.checks_rights.store(false, Ordering::Release);
+                    for (index, (_, circuit)) in &mut self.circuits {
+                        circuit.check_rights();
+                        schedule.call_soon(index + FIRST_CIRCUIT);
+                    }
                 }
+                ReactorMessage::Status(answer) => {
+                    // The caller may have given up by now.
+                    let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
+                }
+                ReactorMessage::Stop => return ControlFlow::Break(()),
             }
-            ReactorMessage::Status(answer) => {
-                // The caller may have given up by now.
-                let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
-            }
-            ReactorMessage::Stop => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
     }
