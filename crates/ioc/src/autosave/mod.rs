@@ -25,7 +25,7 @@
 //!     shell.run_line("dbLoadRecords gap.db");
 //!     shell.run_line("iocInit");
 //!
-//!     let running = shell.place().lock().unwrap().take().ok_or("the IOC does not run")?;
+//!     let running = shell.place().lock().take().ok_or("the IOC does not run")?;
 //!     let context = Context::new(running.client_config());
 //!     let gap = context.channel("gap")?;
 //!     assert_eq!(gap.get()?.value, Value::from(expected));

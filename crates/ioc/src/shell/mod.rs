@@ -70,7 +70,7 @@
 //! assert!(shell.attempt(&["dbgf", "X:absent"]).is_err());
 //!
 //! // The IOC stops when it is dropped.
-//! drop(shell.place().lock().unwrap().take());
+//! drop(shell.place().lock().take());
 //! # std::fs::remove_dir_all(folder)?;
 //! # Ok(())
 //! # }
