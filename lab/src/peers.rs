@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// The packages to download, with versions: the list of the conformance tests, which use the same environment.
-const REQUIREMENTS: &str = include_str!("../../conformance/peers/requirements.txt");
+/// The packages to download, with versions: the list of the conformance tests, which use the same environment. The file is
+/// a link, of which the package contains the target.
+const REQUIREMENTS: &str = include_str!("../embedded/requirements.txt");
 
 /// The list from which an environment was created; `cargo xtask peers` reads it, too.
 const STAMP: &str = "fodo-requirements.txt";

@@ -14,8 +14,9 @@ use crate::peers::Peers;
 use crate::placement::HostLink;
 use crate::process::{ChildProcess, Launch, Ports};
 
-/// The database of every server, embedded so that the laboratory runs from any directory.
-const DATABASE: &str = include_str!("../../examples/db/epics_tests.db");
+/// The database of every server, embedded so that the laboratory runs from any directory. The file is a link, of which
+/// the package contains the target.
+const DATABASE: &str = include_str!("../embedded/epics_tests.db");
 
 /// The database as a file of this run; removed when dropped.
 #[derive(Debug)]
