@@ -510,3 +510,61 @@ fn an_invalid_row_of_a_substitutions_file_does_not_affect_other_rows() {
     assert_eq!(text_of(&database, "y:2.PREC"), "0");
     assert_eq!(text_of(&database, "x:1.PREC"), "3");
 }
+
+#[test]
+fn unknown_types_and_devices_of_a_dbd_file_are_skipped_with_their_blocks() {
+    let text = "recordtype(robot) { include \"dbCommon.dbd\" field(VAL, DBF_DOUBLE) { a { b { c } d } } }\n\
+        recordtype(ai) { field(VAL, DBF_DOUBLE) {} }\n";
+    let mut loader = Loader::default();
+    loader.load_description("site.dbd", "", &mut |_| Ok(text.into())).unwrap();
+
+    for (wrong, message) in [
+        ("recordtype(robot) { field(VAL, DBF_DOUBLE) { a {", "expected '}'"),
+        ("recordtype(robot) { nonsense }", "expected field or '}'"),
+    ] {
+        let errors = Loader::default().load_description("site.dbd", "", &mut |_| Ok(wrong.into())).unwrap_err();
+        assert!(errors[0].message.contains(message), "{errors:?}");
+    }
+    let errors = load_errors("device(robot, INST_IO, devX, \"x\")\ndevice(ai, INST_IO, devX, \"x\")\n", "");
+    assert!(errors.len() == 2 && errors[0].contains("robot") && errors[1].contains("\"x\""), "{errors:?}");
+}
+
+#[test]
+fn an_undefined_macro_is_reported_once_with_the_number_of_its_lines() {
+    let lines = |n: usize| {
+        let text: String =
+            (0..n).map(|index| format!("record(ai, a{index}) {{ field(DESC, \"$(X) $(X)\") }}\n")).collect();
+        load_errors(&text, "")
+    };
+
+    let [once, twice, often] = [1, 2, 4].map(lines);
+
+    assert_eq!([once.len(), twice.len(), often.len()], [1, 1, 1]);
+    assert!(!once[0].contains("line uses it") && !once[0].contains("lines use it"), "{once:?}");
+    assert!(twice[0].contains("; another line uses it too"), "{twice:?}");
+    assert!(often[0].contains("; 3 more lines use it"), "{often:?}");
+}
+
+#[test]
+fn fields_in_info_items_of_autosave_are_checked_only_there() {
+    let text = "record(ai, a) { info(autosaveFields, \"VAL NOPE, DESC$\") info(other, \"NOPE\") }\n";
+    let mut loader = Loader::with_places();
+    loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap();
+
+    let warnings = loader.warnings();
+
+    assert!(
+        matches!(warnings.as_slice(), [one] if one.message.contains("no field \"NOPE\" in record type ai")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn items_that_are_left_out_are_counted_by_kind() {
+    let mut loader = Loader::default();
+    let text = "record(nonsense, a) {}\nrecord(ai, b) { field(NOPE, 1) field(NEVER, 1) }\nalias(none, c)\n";
+
+    loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap_err();
+
+    assert_eq!(loader.omitted().total(), 4);
+}

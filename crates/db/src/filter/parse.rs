@@ -340,4 +340,24 @@ mod tests {
 
         assert_eq!(error.fault, FilterFault::TooLong);
     }
+
+    #[test]
+    fn an_argument_of_a_filter_may_be_a_number_a_bool_or_a_text() {
+        let start = |value: &str| match one(&format!("{{arr:{{s:{value}}}}}")) {
+            Filter::Slice { start, .. } => start,
+            other => panic!("{other:?}"),
+        };
+        let by = |value: &str| match one(&format!("{{dbnd:{{d:{value}}}}}")) {
+            Filter::Deadband { by, .. } => by,
+            other => panic!("{other:?}"),
+        };
+
+        assert_eq!([start("2"), start("2.9"), start("true"), start("false"), start("' 0x10 '")], [2, 2, 1, 0, 16]);
+        assert_eq!([by("2"), by("2.5"), by("true"), by("false"), by("' 1.5 '")], [2.0, 2.5, 1.0, 0.0, 1.5]);
+        for wrong in
+            ["{arr:{s:3e9}}", "{arr:{s:-3e9}}", "{arr:{s:null}}", "{arr:{s:'x'}}", "{dbnd:{d:null}}", "{dbnd:{d:'x'}}"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

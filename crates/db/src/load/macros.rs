@@ -508,4 +508,13 @@ mod tests {
         assert_eq!(expand("", "x # $(A)"), Ok("x # $(A)".into()));
         assert_eq!(expand("A=1", "\"it's $(A)\""), Ok("\"it's 1\"".into()));
     }
+
+    #[test]
+    fn quotes_and_backslashes_protect_separators_in_macro_definitions() {
+        let macros = Macros::parse(r#"A=a\,b, B='x,y', C=\"q, D="p=q""#).unwrap();
+
+        let values = ["A", "B", "C", "D"].map(|name| macros.value(name).unwrap_or("none"));
+        assert_eq!(values, [r"a\,b", "'x,y'", r#"\"q"#, r#""p=q""#]);
+        assert_eq!((macros.value("E"), macros.names()), (None, vec!["A", "B", "C", "D"]));
+    }
 }
