@@ -208,6 +208,19 @@ mod tests {
     }
 
     #[test]
+    fn lost_beacons_do_not_lengthen_the_period_of_a_server() {
+        let after_silence = |seconds: f64| {
+            let mut recorder = BeaconRecorder::new();
+            recorder.at(0.0, &beacon(server(1), 13, 500));
+            recorder.at(45.0, &beacon(server(1), 13, 503));
+            recorder.at(45.0 + seconds, &beacon(server(1), 13, 504))
+        };
+
+        assert_eq!(after_silence(48.0), [], "a little less than 3.25 periods of 15 s");
+        assert_eq!(after_silence(50.0), [Anomaly::Appeared(server(1))]);
+    }
+
+    #[test]
     fn an_early_beacon_of_a_server_without_beacon_numbers_reports_a_restart() {
         let mut recorder = BeaconRecorder::new();
         for step in 0..4 {
