@@ -9,6 +9,10 @@ pub enum Rank {
     RunningIoc,
     /// `ioc`: the sets of autosave, held while values are read and files are written.
     Autosave,
+    /// `ioc`: the connections of the metrics page, held while it is generated.
+    MetricsPage,
+    /// `ioc`: the connection to the RecCeiver, held while the records are listed.
+    RecCaster,
     /// `ioc`: one input of the database at a time, from decoding to the delivery of its events.
     Driver,
     /// `db`: the queues and timers of the database.
@@ -23,6 +27,26 @@ pub enum Rank {
     Record,
     /// `lab`: the updates of one subscription.
     LoadTally,
+    /// `net`: the value of a `SharedPv`, held while it is posted.
+    SharedPv,
+    /// `net`: the latest posts of a PV, held while the circuits that listen are notified.
+    Posts,
+    /// `net`: the list of searches that contexts share.
+    Searches,
+    /// `net`: a circuit of the client.
+    Circuit,
+    /// `net`: the circuits of a context, held while a new one is opened.
+    ContextCircuits,
+    /// `net`: the callback threads of a context, held while they are started.
+    ContextCallbacks,
+    /// `net`: a channel of the client.
+    Channel,
+    /// `net`: the names that the client searches for.
+    Search,
+    /// `net`: the connection to a name server.
+    NameServer,
+    /// `net`: the deadlines of awaited operations.
+    Deadlines,
     /// Every other lock: no lock is taken while it is held.
     Leaf,
 }

@@ -2,12 +2,13 @@
 //! change.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use fodo_lock::Mutex;
+
 use crate::config::Host;
-use crate::sync::lock;
 use crate::{interfaces, limit};
 
 /// Which interfaces contribute their addresses to a list.
@@ -111,7 +112,7 @@ impl AddressList {
     /// done. Returns true if the list has changed.
     pub fn refresh(&mut self, now: Instant, wake: impl FnOnce() + Send + 'static) -> bool {
         if now >= self.names_at && !self.names.hosts.is_empty() {
-            let are_known = lock(&self.names.found).iter().all(|found| matches!(found, HostState::At(_)));
+            let are_known = self.names.found.lock().iter().all(|found| matches!(found, HostState::At(_)));
             self.names_at = now + if are_known { limit::NAME_REFRESH } else { limit::ADDRESS_REFRESH };
             ResolvedNames::resolve_all(&self.names, wake);
         }
@@ -128,7 +129,7 @@ impl AddressList {
 
     /// Names that could not be resolved, each reported once.
     pub fn take_unresolved(&mut self) -> Vec<String> {
-        let mut found = lock(&self.names.found);
+        let mut found = self.names.found.lock();
         let unreported = found.iter_mut().zip(&self.names.hosts).filter_map(|(found, host)| {
             let is_unreported = *found == HostState::Failed { is_reported: false };
             is_unreported.then(|| {
@@ -141,7 +142,7 @@ impl AddressList {
 
     fn collect_addresses(&self) -> Vec<SocketAddr> {
         let mut all = self.fixed.clone();
-        all.extend(lock(&self.names.found).iter().filter_map(|found| match found {
+        all.extend(self.names.found.lock().iter().filter_map(|found| match found {
             HostState::At(address) => Some(*address),
             _ => None,
         }));
@@ -185,7 +186,7 @@ impl ResolvedNames {
     }
 
     fn answer(&self, index: usize, address: Option<SocketAddr>) {
-        if let Some(found) = lock(&self.found).get_mut(index) {
+        if let Some(found) = self.found.lock().get_mut(index) {
             *found = match (address, *found) {
                 (Some(address), _) => HostState::At(address),
                 (None, HostState::Unknown) => HostState::Failed { is_reported: false },

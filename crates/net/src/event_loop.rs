@@ -4,16 +4,15 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use fodo_data::Now;
+use fodo_lock::Mutex;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit};
 
@@ -103,7 +102,7 @@ pub struct LoopHandle<M> {
 impl<M> LoopHandle<M> {
     /// Sends a message.
     pub fn push(&self, message: M) {
-        lock(&self.messages).push(message);
+        self.messages.lock().push(message);
         if !self.is_awake.swap(true, Ordering::AcqRel) {
             // If the wake-up fails, the message waits for the next turn; there is no caller to report the error to.
             let _ = self.waker.wake();
@@ -179,7 +178,7 @@ impl EventLoop {
             // Messages caused by the turns themselves need no wake-up.
             let flow = self.take_messages(handler, &mut messages, now);
             handler.handle().is_awake.store(false, Ordering::Release);
-            if !lock(&handler.handle().messages).is_empty() {
+            if !handler.handle().messages.lock().is_empty() {
                 // Another thread has sent a message while `is_awake` was set, and so has not woken the loop.
                 let _ = handler.handle().waker.wake();
             }
@@ -217,7 +216,7 @@ impl EventLoop {
         messages: &mut Vec<H::Message>,
         now: Now,
     ) -> ControlFlow<()> {
-        std::mem::swap(messages, &mut lock(&handler.handle().messages));
+        std::mem::swap(messages, &mut handler.handle().messages.lock());
         handler.take_messages(messages.drain(..), &mut self.schedule, now)
     }
 

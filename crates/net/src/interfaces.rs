@@ -1,11 +1,11 @@
 //! The host's network interfaces, and the addresses at which a search reaches all servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
 use std::time::Instant;
 
+use fodo_lock::Mutex;
+
 use crate::limit;
-use crate::sync::lock;
 
 /// The broadcast address of the loopback network. Where it exists (Linux), it reaches all servers of this host, while a
 /// datagram to 127.0.0.1 reaches only one of them.
@@ -61,7 +61,7 @@ pub fn is_this_host(address: IpAddr) -> bool {
     if address.is_loopback() {
         return true;
     }
-    let mut own = lock(&OWN);
+    let mut own = OWN.lock();
     let now = Instant::now();
     let known = own.take().filter(|(at, _)| now < *at + limit::ADDRESS_REFRESH);
     let (_, addresses) = own.insert(known.unwrap_or_else(|| (now, own_addresses())));

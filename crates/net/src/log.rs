@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, TimeStamp};
+use fodo_lock::Mutex;
 
 use crate::limit;
-use crate::sync::lock;
 
 /// Severity of a line, the most severe first. [`Log`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,7 @@ impl Log {
             return;
         }
         let key = (peer.map(|peer| peer.ip()), what.to_owned());
-        let Some(n_suppressed) = lock(&self.limiter).passes(key, now.monotonic) else { return };
+        let Some(n_suppressed) = self.limiter.lock().passes(key, now.monotonic) else { return };
         // No client's PV name is longer, but a peer may send any text.
         let pv =
             pv.map(|pv| pv.get(..pv.floor_char_boundary(fodo_ca::limit::NAME_BYTES)).unwrap_or_default().to_owned());

@@ -48,19 +48,19 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use fodo_data::Now;
+use fodo_lock::Mutex;
 use slab::Slab;
 
 use crate::event_loop::{EventLoop, LoopHandle, LoopHandler, Schedule};
 pub use crate::event_loop::{NextCall, Readiness};
 pub use crate::socket::{connect, shared_udp};
 pub use crate::stream::{ConnectProgress, Outgoing, WriteOutcome, connect_progress, flush, read};
-use crate::sync::lock;
 
 /// An object with sockets or deadlines; its reactor calls it when one of them is due. [`Reactor`] has an example.
 pub trait EventHandler: Send + Sync {
@@ -142,7 +142,7 @@ impl Reactor {
     pub(crate) fn shared() -> io::Result<Arc<Reactor>> {
         static SHARED: OnceLock<Arc<Reactor>> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
-        let _starting = lock(&STARTING);
+        let _starting = STARTING.lock();
         if let Some(reactor) = SHARED.get() {
             return Ok(reactor.clone());
         }
@@ -162,7 +162,7 @@ impl Reactor {
 
     /// Adds an object. It is not called before one of its sockets is ready or a call is requested.
     pub fn add(&self, handler: Weak<dyn EventHandler>) -> Registration {
-        let index = lock(&self.shared.handlers).insert(handler);
+        let index = self.shared.handlers.lock().insert(handler);
         Registration { reactor: self.shared.clone(), index }
     }
 }
@@ -274,7 +274,7 @@ impl LoopHandler for Handlers {
                 ReactorCommand::Soon(index) => schedule.call_soon(index),
                 ReactorCommand::Forget(index) => {
                     schedule.forget(index);
-                    lock(&self.0.handlers).try_remove(index);
+                    self.0.handlers.lock().try_remove(index);
                 }
                 ReactorCommand::Stop => return ControlFlow::Break(()),
             }
@@ -283,7 +283,7 @@ impl LoopHandler for Handlers {
     }
 
     fn turn(&mut self, index: usize, now: Now) -> NextCall {
-        let handler = lock(&self.0.handlers).get(index).and_then(Weak::upgrade);
+        let handler = self.0.handlers.lock().get(index).and_then(Weak::upgrade);
         handler.map_or(NextCall::OnReady, |handler| handler.on_event(now))
     }
 }

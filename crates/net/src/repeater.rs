@@ -2,14 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use fodo_ca::repeater::Repeater as Machine;
 use fodo_ca::search::Datagram;
 use fodo_data::Now;
+use fodo_lock::Mutex;
 
 use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
-use crate::sync::lock;
 use crate::{limit, socket};
 
 /// Forwards the beacons that reach this host to every registered client on it. Stops when dropped.
@@ -65,7 +65,7 @@ impl Repeater {
 
     /// Number of clients that are registered now.
     pub fn n_clients(&self) -> usize {
-        lock(&self.0.state).machine.n_clients()
+        self.0.state.lock().machine.n_clients()
     }
 }
 
@@ -77,7 +77,7 @@ impl std::fmt::Debug for RepeaterShared {
 
 impl EventHandler for RepeaterShared {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let RepeaterState { machine, datagrams } = &mut *state;
         let mut buffer = [0; 2048];
         for _ in 0..limit::TURN_DATAGRAMS {

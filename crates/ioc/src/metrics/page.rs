@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fodo_data::Now;
+use fodo_lock::{Mutex, Rank};
 use fodo_net::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
 
 use crate::limit;
@@ -63,10 +64,13 @@ impl Page {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let handler = Arc::new_cyclic(|handler: &Weak<PageHandler>| {
-            PageHandler(Mutex::new(Some(PageServer::new(listener, config, reactor.add(handler.clone())))))
+            PageHandler(Mutex::ranked(
+                Rank::MetricsPage,
+                Some(PageServer::new(listener, config, reactor.add(handler.clone()))),
+            ))
         });
         let page = Page { address, handler };
-        if let Some(server) = &*page.handler.lock() {
+        if let Some(server) = &*page.handler.0.lock() {
             server.registration.add_socket(&server.listener, Readiness::Readable)?;
         }
         Ok(page)
@@ -81,18 +85,12 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         // Waits for a turn in progress.
-        self.handler.lock().take();
+        self.handler.0.lock().take();
     }
 }
 
 /// What the reactor calls. `None` after the page was dropped.
 struct PageHandler(Mutex<Option<PageServer>>);
-
-impl PageHandler {
-    fn lock(&self) -> MutexGuard<'_, Option<PageServer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl std::fmt::Debug for PageHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,7 +100,7 @@ impl std::fmt::Debug for PageHandler {
 
 impl EventHandler for PageHandler {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        self.lock().as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
+        self.0.lock().as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
     }
 }
 

@@ -38,9 +38,10 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use fodo_data::Now;
+use fodo_lock::{Mutex, Rank};
 use fodo_net::log::{Level, Log};
 use fodo_net::reactor::{
     ConnectProgress, EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, connect, connect_progress,
@@ -111,10 +112,10 @@ impl RecCaster {
             let registration = reactor.add(handler.clone());
             let sockets =
                 RecCasterSockets { machine, registration, announcements, connection: None, server: None, log };
-            RecCasterHandler(Mutex::new(Some(sockets)))
+            RecCasterHandler(Mutex::ranked(Rank::RecCaster, Some(sockets)))
         });
         let caster = RecCaster(handler);
-        if let Some(sockets) = &*caster.0.lock() {
+        if let Some(sockets) = &*caster.0.0.lock() {
             sockets.registration.add_socket(&sockets.announcements, Readiness::Readable)?;
         }
         Ok(caster)
@@ -124,18 +125,12 @@ impl RecCaster {
 impl Drop for RecCaster {
     fn drop(&mut self) {
         // Waits for a turn in progress.
-        self.0.lock().take();
+        self.0.0.lock().take();
     }
 }
 
 /// What the reactor calls. `None` after the client was dropped.
 struct RecCasterHandler(Mutex<Option<RecCasterSockets>>);
-
-impl RecCasterHandler {
-    fn lock(&self) -> MutexGuard<'_, Option<RecCasterSockets>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl std::fmt::Debug for RecCasterHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -145,7 +140,7 @@ impl std::fmt::Debug for RecCasterHandler {
 
 impl EventHandler for RecCasterHandler {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        self.lock().as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
+        self.0.lock().as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use fodo_lock::{Condvar, Mutex};
 
 use super::monitor::MonitorCore;
 use crate::limit;
-use crate::sync::lock;
 
 /// Where monitor callbacks run.
 ///
@@ -120,7 +121,7 @@ impl Callbacks {
         if let Executor::Custom(run) = &self.executor {
             return monitors.drain(..).for_each(|monitor| run(CallbackJob(Arc::downgrade(&monitor))));
         }
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         let is_awaited = line.monitors.is_empty() && line.n_asleep > 0;
         line.monitors.extend(monitors.drain(..));
         drop(line);
@@ -133,7 +134,7 @@ impl Callbacks {
 
     /// Ends the threads after the callbacks that run now.
     pub(super) fn end(&self) {
-        let line = lock(&self.line);
+        let line = self.line.lock();
         self.is_ended.store(true, Ordering::Release);
         drop(line);
         self.changed.notify_all();
@@ -146,10 +147,10 @@ impl Callbacks {
     fn run(&self) {
         let mut batch = VecDeque::new();
         loop {
-            let mut line = lock(&self.line);
+            let mut line = self.line.lock();
             while line.monitors.is_empty() && !self.is_ended() {
                 line.n_asleep += 1;
-                line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut line);
                 line.n_asleep -= 1;
             }
             match self.executor {

@@ -3,13 +3,14 @@ mod handle;
 mod state;
 mod unconfirmed;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_ca::search::HasName;
 use fodo_ca::{Cid, Rights};
 use fodo_data::Array;
+use fodo_lock::{Mutex, Rank};
 
 pub use self::handle::Channel;
 use self::state::{ChannelPhase, State};
@@ -20,7 +21,6 @@ use super::notice::Notice;
 use super::operation::{OperationCore, OperationTask};
 use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
-use crate::sync::lock;
 
 /// The state of a channel.
 ///
@@ -66,7 +66,7 @@ pub(super) enum Elsewhere {
 
 impl std::fmt::Debug for ChannelCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").field("name", &self.name).field("phase", &lock(&self.state).phase).finish()
+        f.debug_struct("Channel").field("name", &self.name).field("phase", &self.state.lock().phase).finish()
     }
 }
 
@@ -74,7 +74,14 @@ impl ChannelCore {
     fn new(name: &str, cid: Cid, priority: Priority, context: Arc<ContextCore>) -> Arc<ChannelCore> {
         let state = State::new();
         let n_handles = AtomicU32::new(1);
-        Arc::new(ChannelCore { name: name.into(), cid, priority, n_handles, context, state: Mutex::new(state) })
+        Arc::new(ChannelCore {
+            name: name.into(),
+            cid,
+            priority,
+            n_handles,
+            context,
+            state: Mutex::ranked(Rank::Channel, state),
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -107,7 +114,7 @@ impl ChannelCore {
 
     /// Sets the access rights. Monitors are notified of a change while the channel is active.
     pub(super) fn set_rights(&self, rights: Rights, afterwards: &mut Afterwards) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let has_changed = std::mem::replace(&mut state.rights, rights) != rights;
         if let Some(facts) = state.facts().filter(|_| has_changed) {
             afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.rights_changed(facts.clone())));
@@ -117,7 +124,7 @@ impl ChannelCore {
     /// Records whether the server of an active channel responds, and notifies the monitors. While it does not, the name
     /// is searched for as well: the server may have gone silently and be back at another address.
     pub(super) fn set_responsiveness(self: &Arc<Self>, now: Responsiveness, afterwards: &mut Afterwards) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let ChannelPhase::Active(_, _, responsiveness) = &mut state.phase else { return };
         *responsiveness = now;
         afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.responsiveness_changed(now)));
@@ -134,7 +141,7 @@ impl ChannelCore {
 
     /// The server has rejected the request to create this channel, with an explanation.
     pub(super) fn create_rejected(&self, refusal: Refusal) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let ChannelPhase::Connecting(circuit) = &state.phase {
             let trouble = Trouble::Refused(circuit.server(), refusal);
             state.until_active().trouble = Some(trouble);
@@ -149,7 +156,7 @@ impl ChannelCore {
         server_channel: ServerChannel,
         afterwards: &mut Afterwards,
     ) -> Option<Activated> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(state.phase, ChannelPhase::Closed) {
             return None;
         }
@@ -177,7 +184,7 @@ impl ChannelCore {
 
     /// The server's identity of the channel on this circuit, if it is active there.
     pub(super) fn server_channel_on(&self, circuit: &Arc<Circuit>) -> Option<ServerChannel> {
-        match &lock(&self.state).phase {
+        match &self.state.lock().phase {
             ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Some(*server_channel),
             _ => None,
         }
@@ -189,7 +196,7 @@ impl ChannelCore {
         task: &OperationTask,
         circuit: &Arc<Circuit>,
     ) -> Result<ServerChannel, Elsewhere> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
             ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::NotActive),
@@ -205,7 +212,7 @@ impl ChannelCore {
     /// A server that claims names but cannot be used would claim them again at once. Therefore the search for a channel
     /// that was not active waits longer each time.
     pub(super) fn lost(self: &Arc<Self>, trouble: Trouble, afterwards: &mut Afterwards) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(state.phase, ChannelPhase::Closed) {
             return;
         }
@@ -236,19 +243,19 @@ impl ChannelCore {
 
     /// The channel's circuit, if it is active.
     pub(super) fn circuit(&self) -> Option<Arc<Circuit>> {
-        match &lock(&self.state).phase {
+        match &self.state.lock().phase {
             ChannelPhase::Active(circuit, ..) => Some(circuit.clone()),
             _ => None,
         }
     }
 
     pub(super) fn facts(&self) -> Option<ChannelFacts> {
-        lock(&self.state).facts()
+        self.state.lock().facts()
     }
 
     /// The error of an operation that received no reply in time.
     pub(super) fn timed_out(&self, after: Duration) -> Error {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let trouble = state.until_active.as_ref().and_then(|until| until.trouble.as_ref());
         match (&state.phase, trouble) {
             // An earlier failure of the same server explains more than the missing reply.
@@ -263,18 +270,18 @@ impl ChannelCore {
     }
 
     pub(super) fn forget_operation(&self, operation: &OperationCore) {
-        if let Some(until) = &mut lock(&self.state).until_active {
+        if let Some(until) = &mut self.state.lock().until_active {
             until.waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
         }
     }
 
     /// The subscriptions of its monitors.
     pub(super) fn subscriptions(&self) -> Vec<MonitorSubscriptions> {
-        lock(&self.state).monitors.iter().filter_map(|monitor| monitor.subscriptions()).collect()
+        self.state.lock().monitors.iter().filter_map(|monitor| monitor.subscriptions()).collect()
     }
 
     pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {
-        lock(&self.state).monitors.retain(|known| !Arc::ptr_eq(known, monitor));
+        self.state.lock().monitors.retain(|known| !Arc::ptr_eq(known, monitor));
     }
 
     /// Starts a task. `is_driven`: the caller waits for it at once; `buffer`: memory for the reply.
@@ -283,7 +290,7 @@ impl ChannelCore {
         let mut lost = None;
         for _ in 0..limit::ISSUE_ATTEMPTS {
             let (circuit, server_channel) = {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 match &state.phase {
                     ChannelPhase::Active(circuit, server_channel, _) => match state.ended(&self.name, &task) {
                         None => (circuit.clone(), *server_channel),
@@ -332,7 +339,7 @@ impl ChannelCore {
     /// The context is closed. Waiting operations end here; issued operations end with their circuit.
     pub(super) fn end_with_context(&self) {
         let (_phase, waiting, monitors) = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let phase = std::mem::replace(&mut state.phase, ChannelPhase::Closed);
             let waiting = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
             (phase, waiting, std::mem::take(&mut state.monitors))
@@ -347,7 +354,7 @@ impl ChannelCore {
     }
 
     fn close(&self) {
-        let phase = std::mem::replace(&mut lock(&self.state).phase, ChannelPhase::Closed);
+        let phase = std::mem::replace(&mut self.state.lock().phase, ChannelPhase::Closed);
         match phase {
             ChannelPhase::Connecting(circuit) => circuit.clear(self.cid, None),
             ChannelPhase::Active(circuit, server_channel, _) => circuit.clear(self.cid, Some(server_channel.sid)),
@@ -370,7 +377,8 @@ mod tests {
     #[test]
     fn a_channel_takes_at_most_two_cache_lines_plus_its_name() {
         let counts_of_arc = 2 * size_of::<usize>();
+        let rank_of_lock = if cfg!(debug_assertions) { size_of::<usize>() } else { 0 };
 
-        assert!(size_of::<ChannelCore>() + counts_of_arc <= 128, "{}", size_of::<ChannelCore>());
+        assert!(size_of::<ChannelCore>() + counts_of_arc <= 128 + rank_of_lock, "{}", size_of::<ChannelCore>());
     }
 }

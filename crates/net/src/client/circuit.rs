@@ -11,7 +11,7 @@ mod server_channel;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
 use fodo_ca::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
+use fodo_lock::{Mutex, MutexGuard, Rank};
 
 pub(super) use self::server_channel::{Expected, ServerChannel};
 use super::batch::{Batch, Failure};
@@ -31,7 +32,6 @@ use super::role::{Reader, ReaderRole};
 use super::{ContextCore, Error, ErrorKind, Refusal};
 use crate::reactor::{Reactor, Readiness, Registration};
 use crate::stream::{ConnectProgress, WriteOutcome, connect_progress};
-use crate::sync::lock;
 use crate::{clock, limit, socket, stream};
 
 /// One TCP connection to a server.
@@ -172,7 +172,7 @@ impl Circuit {
         };
         let circuit = Arc::new_cyclic(|circuit: &Weak<Circuit>| {
             let registration = reactor.add(circuit.clone());
-            Circuit { server, registration, context, stream, spin, state: Mutex::new(state) }
+            Circuit { server, registration, context, stream, spin, state: Mutex::ranked(Rank::Circuit, state) }
         });
         circuit.registration.add_socket(&circuit.stream, Readiness::ReadableOrWritable)?;
         circuit.registration.call_at(now.monotonic + limit::CONNECT);
@@ -185,13 +185,13 @@ impl Circuit {
 
     /// Number of bytes of requests that wait to be sent.
     pub(super) fn unsent_bytes(&self) -> usize {
-        lock(&self.state).machine.pending_bytes()
+        self.state.lock().machine.pending_bytes()
     }
 
     /// Requests channels, now or as soon as the connection is open. Returns false if the circuit is closed.
     pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
         let now = clock::now();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == CircuitPhase::Closed {
             return false;
         }
@@ -219,7 +219,7 @@ impl Circuit {
 
     /// Closes a channel; its owners have already ended its operations and monitors.
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.channels.remove(cid).is_some() {
             if let (Some(sid), CircuitPhase::Open) = (sid, state.phase) {
                 state.machine.clear(cid, sid);
@@ -232,7 +232,7 @@ impl Circuit {
 
     /// Closes a channel here, because another server has claimed its name while this server is silent.
     pub(super) fn abandon(self: &Arc<Self>, channel: &ChannelCore) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let (Some(server_channel), CircuitPhase::Open) = (channel.server_channel_on(self), state.phase) {
             state.machine.clear(channel.cid(), server_channel.sid);
         }
@@ -251,14 +251,14 @@ impl Circuit {
 
     /// The operation's caller has given up; a later reply is ignored.
     pub(super) fn forget_operation(&self, ioid: Ioid) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.operations.remove(ioid);
         state.machine.forget(ioid);
     }
 
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, server_channel: ServerChannel) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase != CircuitPhase::Closed && monitor.channel().server_channel_on(self) == Some(server_channel) {
             self.subscribe_locked(&mut state, monitor, server_channel);
             self.flush_with_others(&mut state);
@@ -293,7 +293,7 @@ impl Circuit {
 
     /// Ends the subscriptions of a monitor.
     pub(super) fn cancel(&self, subscriptions: MonitorSubscriptions) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.cancel(subscriptions);
         self.flush_soon(&mut state);
         // Dropped on this thread, after unlocking.
@@ -404,7 +404,7 @@ impl Circuit {
 
     /// The context is closed: sends as much as the socket accepts now, then closes.
     pub(super) fn end_with_context(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.flush(&mut state);
         let State { operations, batches, afterwards, .. } = &mut *state;
         for in_progress in operations.take_all() {
@@ -496,7 +496,7 @@ mod tests {
         let circuit =
             Circuit::open(address, &config, Duration::ZERO, &Reactor::shared().unwrap(), Weak::new()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        lock(&circuit.state).phase = CircuitPhase::Open;
+        circuit.state.lock().phase = CircuitPhase::Open;
         (circuit, server)
     }
 
@@ -524,7 +524,7 @@ mod tests {
             (800, false, false, 0),
         ] {
             let (circuit, mut server) = connected();
-            let mut state = lock(&circuit.state);
+            let mut state = circuit.state.lock();
             server.write_all(&echo.repeat(50)).unwrap();
             await_bytes(&circuit, 800);
 
@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn a_circuit_is_closed_when_its_server_disconnects_and_accepts_no_further_channel() {
         let (circuit, server) = connected();
-        let mut state = lock(&circuit.state);
+        let mut state = circuit.state.lock();
         drop(server);
 
         let start = Instant::now();
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn batch_ids_are_consecutive_and_wrap_around() {
         let (circuit, _server) = connected();
-        let mut state = lock(&circuit.state);
+        let mut state = circuit.state.lock();
         let (start, end) = (requests::BATCH_NUMBERS.start, requests::BATCH_NUMBERS.end);
         assert!(start > u32::MAX >> (u32::BITS - requests::SINGLE_NUMBER_BITS), "no number of a single operation");
 

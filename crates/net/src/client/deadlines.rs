@@ -1,15 +1,15 @@
 //! Deadlines of awaited operations: unlike a blocking call, a future has no timeout of its own.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
+use fodo_lock::{Mutex, Rank};
 
 use super::operation::OperationCore;
 use crate::limit;
 use crate::reactor::{EventHandler, NextCall, Reactor, Registration};
-use crate::sync::lock;
 
 /// The deadlines of the awaited operations of one context.
 pub(super) struct Deadlines {
@@ -38,14 +38,14 @@ impl Deadlines {
         let state = State { awaited: VecDeque::new(), sweep_at: limit::AWAITED_SWEEP, called_at: None };
         Arc::new_cyclic(|deadlines: &Weak<Deadlines>| {
             let registration = reactor.add(deadlines.clone());
-            Deadlines { timeout, registration, state: Mutex::new(state) }
+            Deadlines { timeout, registration, state: Mutex::ranked(Rank::Deadlines, state) }
         })
     }
 
     /// Ends an operation after the timeout, unless it has ended by then.
     pub(super) fn add(&self, operation: &Arc<OperationCore>) {
         let Some(at) = Instant::now().checked_add(self.timeout) else { return };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.sweep();
         state.awaited.push_back((at, Arc::downgrade(operation)));
         // One call at the first deadline is enough; the later deadlines are handled from there.
@@ -71,7 +71,7 @@ impl State {
 impl EventHandler for Deadlines {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let mut due = Vec::new();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while let Some((_, operation)) = state.awaited.pop_front_if(|(at, _)| *at <= now.monotonic) {
             due.extend(operation.upgrade());
         }

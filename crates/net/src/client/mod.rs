@@ -23,10 +23,11 @@ mod search;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fodo_data::Kind;
+use fodo_lock::{Mutex, Rank};
 
 use self::callbacks::Callbacks;
 pub use self::callbacks::{CallbackJob, Executor};
@@ -42,7 +43,6 @@ use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
 use crate::reactor::Reactor;
-use crate::sync::lock;
 
 /// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
 ///
@@ -134,8 +134,8 @@ impl Context {
             executor,
             edge: OnceLock::new(),
             deadlines: OnceLock::new(),
-            circuits: Mutex::new(Circuits::Open(HashMap::new())),
-            callbacks: Mutex::default(),
+            circuits: Mutex::ranked(Rank::ContextCircuits, Circuits::Open(HashMap::new())),
+            callbacks: Mutex::ranked(Rank::ContextCallbacks, None),
             notices: Notices::default(),
         };
         Context { core: Arc::new(core) }
@@ -247,11 +247,11 @@ impl ContextCore {
     }
 
     fn is_closed(&self) -> bool {
-        matches!(*lock(&self.circuits), Circuits::Closed)
+        matches!(*self.circuits.lock(), Circuits::Closed)
     }
 
     fn close(&self) {
-        let Circuits::Open(circuits) = std::mem::replace(&mut *lock(&self.circuits), Circuits::Closed) else { return };
+        let Circuits::Open(circuits) = std::mem::replace(&mut *self.circuits.lock(), Circuits::Closed) else { return };
         let Some(edge) = self.edge.get() else { return };
         for channel in edge.search.channels() {
             if channel.is_of(self) {
@@ -279,7 +279,7 @@ impl ContextCore {
 
     /// Returns the circuit to this server at this priority, and opens it if it does not exist.
     fn circuit_to(self: &Arc<Self>, server: SocketAddr, priority: Priority) -> io::Result<Arc<Circuit>> {
-        let mut circuits = lock(&self.circuits);
+        let mut circuits = self.circuits.lock();
         let Circuits::Open(circuits) = &mut *circuits else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
@@ -300,14 +300,14 @@ impl ContextCore {
     }
 
     fn forget_circuit(&self, circuit: &Circuit) {
-        if let Circuits::Open(circuits) = &mut *lock(&self.circuits) {
+        if let Circuits::Open(circuits) = &mut *self.circuits.lock() {
             circuits.retain(|_, known| !std::ptr::eq(&**known, circuit));
         }
     }
 
     /// The callback threads; started with the first monitor that has a callback.
     fn callbacks(&self) -> io::Result<Arc<Callbacks>> {
-        let mut callbacks = lock(&self.callbacks);
+        let mut callbacks = self.callbacks.lock();
         if let Some(running) = &*callbacks {
             return Ok(running.clone());
         }
@@ -319,7 +319,7 @@ impl ContextCore {
 
 impl Drop for ContextCore {
     fn drop(&mut self) {
-        if let Some(callbacks) = lock(&self.callbacks).take() {
+        if let Some(callbacks) = self.callbacks.get_mut().take() {
             callbacks.end();
         }
     }

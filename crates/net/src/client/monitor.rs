@@ -2,12 +2,13 @@ mod queue;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Meta, Reading};
+use fodo_lock::{Mutex, MutexGuard};
 use futures_core::Stream;
 
 use self::queue::Queue;
@@ -16,7 +17,6 @@ use super::channel::{Channel, ChannelCore, Responsiveness};
 use super::circuit::{Circuit, MonitorSubscriptions};
 use super::operation::{Waiter, deadline_after};
 use super::{ChannelFacts, Refusal, Request, WrongReply};
-use crate::sync::lock;
 
 /// What a subscription delivers.
 ///
@@ -213,17 +213,17 @@ impl MonitorCore {
 
     /// Records the circuit and number of the running subscription.
     pub(super) fn set_subscriptions(&self, circuit: &Arc<Circuit>, subscriptions: MonitorSubscriptions) {
-        lock(&self.state).subscriptions = Some((circuit.clone(), subscriptions));
+        self.state.lock().subscriptions = Some((circuit.clone(), subscriptions));
     }
 
     /// The number of the running subscription.
     pub(super) fn subscriptions(&self) -> Option<MonitorSubscriptions> {
-        lock(&self.state).subscriptions.as_ref().map(|(_, subscriptions)| *subscriptions)
+        self.state.lock().subscriptions.as_ref().map(|(_, subscriptions)| *subscriptions)
     }
 
     /// Sets the units, limits and labels of subsequent updates.
     pub(super) fn set_meta(&self, meta: Arc<Meta>) {
-        lock(&self.state).meta = Some(meta);
+        self.state.lock().meta = Some(meta);
     }
 
     pub(super) fn connected(self: &Arc<Self>, facts: ChannelFacts) -> Waiter {
@@ -242,7 +242,7 @@ impl MonitorCore {
     }
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         (state.subscriptions, state.updated_ns) = (None, None);
         state.n_disconnected += 1;
         drop(state);
@@ -251,14 +251,14 @@ impl MonitorCore {
 
     /// The context is closed.
     pub(super) fn closed(self: &Arc<Self>) -> Waiter {
-        lock(&self.state).subscriptions = None;
+        self.state.lock().subscriptions = None;
         self.push(MonitorEvent::Closed)
     }
 
     /// `at_ns`: when the circuit received it, in nanoseconds since the circuit opened.
     #[inline]
     pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { n_received, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
         *n_received += 1;
         if let Some(before_ns) = updated_ns.replace(at_ns) {
@@ -281,7 +281,7 @@ impl MonitorCore {
     }
 
     fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
-        self.queue(lock(&self.state), event)
+        self.queue(self.state.lock(), event)
     }
 
     /// Queues an event; returns the waiter to wake after releasing all locks.
@@ -303,7 +303,7 @@ impl MonitorCore {
     }
 
     fn pop(&self) -> Option<MonitorEvent> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let event = state.queue.pop()?;
         state.n_delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
@@ -318,7 +318,7 @@ impl MonitorCore {
 
     /// Passes the queued events to the callback, on the callback thread; at most as many as are queued at the start.
     pub(super) fn deliver(self: Arc<Self>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(mut callback) = state.callback.take() else { return };
         let mut n_left = state.queue.len();
         while n_left > 0 && !self.is_ended() {
@@ -328,7 +328,7 @@ impl MonitorCore {
             let is_update = matches!(event, MonitorEvent::Update(_));
             // The panic hook has already reported the panic; this monitor and the others continue.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
-            state = lock(&self.state);
+            state = self.state.lock();
             state.n_delivered += u64::from(is_update);
         }
         state.callback = Some(callback);
@@ -476,7 +476,7 @@ impl Monitor {
 
     /// The update counters so far. See the example of [`Monitor`].
     pub fn counts(&self) -> MonitorCounts {
-        let state = lock(&self.core.state);
+        let state = self.core.state.lock();
         MonitorCounts {
             received: state.n_received,
             merged: state.n_merged,
@@ -494,7 +494,7 @@ impl Monitor {
         if let Some(event) = self.core.pop() {
             return Poll::Ready(Some(event));
         }
-        let mut state = lock(&self.core.state);
+        let mut state = self.core.state.lock();
         if !state.queue.is_empty() {
             drop(state);
             return Poll::Ready(self.core.pop());
@@ -545,7 +545,7 @@ impl Drop for Monitor {
     fn drop(&mut self) {
         self.core.is_ended.store(true, Ordering::Release);
         self.core.channel.forget_monitor(&self.core);
-        let server_channel = lock(&self.core.state).subscriptions.take();
+        let server_channel = self.core.state.lock().subscriptions.take();
         if let Some((circuit, subscriptions)) = server_channel {
             circuit.cancel(subscriptions);
         }

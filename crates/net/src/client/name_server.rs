@@ -2,17 +2,17 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
 use fodo_ca::client::{Circuit as Machine, Config, Event};
 use fodo_data::Now;
+use fodo_lock::{Mutex, Rank};
 
 use super::search::Search;
 use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
 use crate::stream::{ConnectProgress, connect_progress};
-use crate::sync::lock;
 use crate::{limit, socket, stream};
 
 /// A circuit to a name server.
@@ -69,7 +69,7 @@ impl NameServer {
         let state = State { phase: NameServerPhase::Resting(now.monotonic), pause };
         let server = Arc::new_cyclic(|server: &Weak<NameServer>| {
             let registration = reactor.add(server.clone());
-            NameServer { address, config, registration, search, state: Mutex::new(state) }
+            NameServer { address, config, registration, search, state: Mutex::ranked(Rank::NameServer, state) }
         });
         server.registration.call_soon();
         server
@@ -81,7 +81,7 @@ impl NameServer {
 
     /// Sends the searches of a datagram if the circuit is open and its buffer has space.
     pub(super) fn send_searches(&self, searches: &[u8]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let NameServerPhase::Open(stream, machine) = &mut state.phase else { return };
         if machine.pending_bytes() < limit::NAME_SERVER_BYTES {
             machine.search(searches);
@@ -175,7 +175,7 @@ fn exchange(
 
 impl EventHandler for NameServer {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let result = self.advance(&mut state, now);
         let turn = match &state.phase {
             NameServerPhase::Resting(until) | NameServerPhase::Opening(_, until) => NextCall::At(*until),

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use fodo_lock::{Condvar, Mutex};
 
 use super::Refusal;
 use super::operation::deadline_after;
 use crate::limit;
-use crate::sync::lock;
 
 /// Something a user should know although no operation failed.
 ///
@@ -80,7 +80,7 @@ pub(super) struct Notices {
 
 impl Notices {
     pub(super) fn push(&self, notice: Notice) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.len() < limit::NOTICES {
             waiting.push_back(notice);
             self.changed.notify_one();
@@ -90,13 +90,13 @@ impl Notices {
     /// The next notice; `None` if there is none in time.
     pub(super) fn next(&self, timeout: Duration) -> Option<Notice> {
         let deadline = deadline_after(timeout);
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         loop {
             if let Some(notice) = waiting.pop_front() {
                 return Some(notice);
             }
             let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut waiting, left);
         }
     }
 }

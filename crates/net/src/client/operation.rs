@@ -1,18 +1,18 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
 use fodo_data::{Array, Reading, Value};
+use fodo_lock::Mutex;
 
 use super::channel::{Channel, ChannelCore};
 use super::circuit::{Circuit, Expected, ServerChannel};
 use super::monitor::MonitorCore;
 use super::{ChannelFacts, Error, Request};
-use crate::sync::lock;
 
 /// What an operation does.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,7 +149,7 @@ impl OperationCore {
 
     /// The request is being sent; returns the memory for its reply. `Err`: the operation has ended meanwhile.
     pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, AlreadyEnded> {
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         if !matches!(slot.state, State::Waiting) {
             return Err(AlreadyEnded);
         }
@@ -159,7 +159,7 @@ impl OperationCore {
 
     /// Ends the operation unless it has already ended; returns the waiter to wake after releasing all locks.
     pub(super) fn end(&self, result: Result<OperationOutcome, Error>) -> Waiter {
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         match slot.state {
             State::Waiting | State::Issued(..) => {
                 slot.state = State::Ended(result);
@@ -170,11 +170,11 @@ impl OperationCore {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(lock(&self.slot).state, State::Ended(_) | State::Taken)
+        matches!(self.slot.lock().state, State::Ended(_) | State::Taken)
     }
 
     fn take(&self) -> Option<Result<OperationOutcome, Error>> {
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         if !matches!(slot.state, State::Ended(_)) {
             return None;
         }
@@ -189,7 +189,7 @@ impl OperationCore {
         if let Some(result) = self.take() {
             return Some(result);
         }
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         if matches!(slot.state, State::Waiting | State::Issued(..)) {
             slot.waiter = waiter();
             return None;
@@ -199,7 +199,7 @@ impl OperationCore {
     }
 
     fn circuit(&self) -> Option<Arc<Circuit>> {
-        match &lock(&self.slot).state {
+        match &self.slot.lock().state {
             State::Issued(circuit, _) => Some(circuit.clone()),
             _ => None,
         }
@@ -208,7 +208,7 @@ impl OperationCore {
     /// Ends the operation for the caller; a later reply is ignored.
     fn cancel(&self) {
         let (state, _waiter) = {
-            let mut slot = lock(&self.slot);
+            let mut slot = self.slot.lock();
             (std::mem::replace(&mut slot.state, State::Taken), std::mem::take(&mut slot.waiter))
         };
         self.forget(state);
@@ -217,7 +217,7 @@ impl OperationCore {
     /// Ends the operation unless it has ended, because it timed out after `after`.
     pub(super) fn expire(&self, after: Duration) {
         let error = self.channel.timed_out(after);
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         if !matches!(slot.state, State::Waiting | State::Issued(..)) {
             return;
         }

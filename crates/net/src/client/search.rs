@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
 use fodo_ca::{Cid, NumberMap};
 use fodo_data::Now;
+use fodo_lock::{Mutex, Rank};
 
 use super::beacon_listener::BeaconListener;
 use super::channel::ChannelCore;
@@ -18,7 +19,6 @@ use super::{ContextCore, circuit_config};
 use crate::address_list::{AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
 use crate::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration};
-use crate::sync::lock;
 use crate::{clock, interfaces, limit, socket};
 
 /// Searches for names with one configuration.
@@ -51,7 +51,7 @@ struct State {
 }
 
 /// The searches of the process, each with the part of the configuration that it uses.
-static SEARCHES: Mutex<Vec<(ClientConfig, Weak<Search>)>> = Mutex::new(Vec::new());
+static SEARCHES: Mutex<Vec<(ClientConfig, Weak<Search>)>> = Mutex::ranked(Rank::Searches, Vec::new());
 
 impl std::fmt::Debug for Search {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,12 +67,12 @@ impl Search {
         reactor: &Arc<Reactor>,
         context: Weak<ContextCore>,
     ) -> io::Result<Arc<Search>> {
-        let mut searches = lock(&SEARCHES);
+        let mut searches = SEARCHES.lock();
         searches.retain(|(_, search)| search.strong_count() > 0);
         let used = used_by_search(config);
         let known = searches.iter().find(|(of, _)| *of == used).and_then(|(_, search)| search.upgrade());
         if let Some(search) = known {
-            let mut state = lock(&search.state);
+            let mut state = search.state.lock();
             state.add_context(context);
             drop(state);
             return Ok(search);
@@ -95,20 +95,23 @@ impl Search {
             socket,
             reactor: reactor.clone(),
             registration: reactor.add(search.clone()),
-            state: Mutex::new(State {
-                searcher,
-                addresses: AddressList::new(&addresses, &config.search_hosts, automatic, at),
-                name_server_addresses: AddressList::new(&[], &config.name_servers, InterfaceSelection::No, at),
-                name_servers: Vec::new(),
-                lost: Vec::new(),
-                beacon_listener: config.repeater_port.map(|port| BeaconListener::new(port, now)),
-                channels: NumberMap::default(),
-                cid_next: 0,
-                datagrams: Vec::new(),
-                called_at: None,
-                held_until: None,
-                contexts: vec![context],
-            }),
+            state: Mutex::ranked(
+                Rank::Search,
+                State {
+                    searcher,
+                    addresses: AddressList::new(&addresses, &config.search_hosts, automatic, at),
+                    name_server_addresses: AddressList::new(&[], &config.name_servers, InterfaceSelection::No, at),
+                    name_servers: Vec::new(),
+                    lost: Vec::new(),
+                    beacon_listener: config.repeater_port.map(|port| BeaconListener::new(port, now)),
+                    channels: NumberMap::default(),
+                    cid_next: 0,
+                    datagrams: Vec::new(),
+                    called_at: None,
+                    held_until: None,
+                    contexts: vec![context],
+                },
+            ),
             config: config.clone(),
         });
         search.registration.add_socket(&search.socket, Readiness::Readable)?;
@@ -124,7 +127,7 @@ impl Search {
     /// The first datagram is sent at once by this thread. If another one was sent just before, names are instead
     /// collected for a moment, or until a caller waits for one of them.
     pub(super) fn add_channel(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.channels.contains(Cid(state.cid_next)) {
             state.cid_next = state.cid_next.wrapping_add(1);
         }
@@ -138,19 +141,19 @@ impl Search {
 
     /// All open channels, of every context.
     pub(super) fn channels(&self) -> Vec<Arc<ChannelCore>> {
-        lock(&self.state).channels.values().cloned().collect()
+        self.state.lock().channels.values().cloned().collect()
     }
 
     /// The channel was closed.
     pub(super) fn remove_channel(&self, cid: Cid) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.searcher.remove(cid);
         state.channels.remove(cid);
     }
 
     /// Searches again, after a pause, for a name whose server could not be used.
     pub(super) fn start(&self, channel: Arc<ChannelCore>, pause: Duration) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // It may have been closed in between.
         if state.channels.contains(channel.cid()) {
             self.start_in(&mut state, channel, pause);
@@ -177,7 +180,7 @@ impl Search {
 
     /// A caller waits for a name: sends the collected searches now.
     pub(super) fn flush_searches(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(until) = state.held_until.take() {
             let now = clock::now();
             self.send_searches(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
@@ -187,12 +190,12 @@ impl Search {
 
     /// Stops the search for a name; its channel stays open.
     pub(super) fn stop(&self, cid: Cid) {
-        lock(&self.state).searcher.remove(cid);
+        self.state.lock().searcher.remove(cid);
     }
 
     /// Searches for a name whose server was lost: after a moment, together with others.
     pub(super) fn start_lost(&self, channel: Arc<ChannelCore>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.searcher.add_lost(channel.cid(), channel, clock::now());
         self.call_in_time(&mut state);
     }
@@ -272,7 +275,7 @@ impl Search {
             return Vec::new();
         }
         let (mut claims, mut anomalies) = (Vec::new(), Vec::new());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for (from, range) in datagrams {
             let bytes = &bytes[range];
             state.searcher.handle(from, bytes, now, &mut claims);
@@ -334,7 +337,7 @@ impl Search {
         is_lost: bool,
     ) {
         let now = clock::now();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut claims = Vec::new();
         for &(cid, server) in reported {
             state.searcher.claimed(cid, server, &mut claims);
@@ -421,7 +424,7 @@ impl State {
 impl EventHandler for Search {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
         let (claimed, is_more) = self.receive(now);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.refresh_addresses(&mut state, now);
         let mut datagrams = std::mem::take(&mut state.datagrams);
         match is_more {

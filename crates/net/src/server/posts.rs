@@ -1,11 +1,11 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_data::EventMask;
+use fodo_lock::{Mutex, Rank};
 
 use super::reactor::{CircuitKey, Inbox, ReactorMessage};
-use crate::sync::lock;
 
 /// The latest posts of one PV and the circuits that listen to it.
 ///
@@ -52,12 +52,12 @@ pub(super) struct PostListener {
 impl Posts {
     /// Keeps the last `n_posts` posts.
     pub fn new(n_posts: usize) -> Posts {
-        Posts { state: Mutex::new(PostsState { ring: Ring::new(n_posts), listeners: Vec::new() }) }
+        Posts { state: Mutex::ranked(Rank::Posts, PostsState { ring: Ring::new(n_posts), listeners: Vec::new() }) }
     }
 
     /// Stores a change in the ring and notifies the circuits that listen. Never blocks on a client.
     pub fn post(&self, post: Post) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mask = post.mask;
         state.ring.push(post);
         for ListenerMasks { listener, masks } in &state.listeners {
@@ -69,21 +69,21 @@ impl Posts {
 
     /// Whether any circuit listens; if not, nothing needs to be posted.
     pub fn has_listeners(&self) -> bool {
-        !lock(&self.state).listeners.is_empty()
+        !self.state.lock().listeners.is_empty()
     }
 
     /// Runs `work` on the ring, while nothing can be posted.
     pub(super) fn with_ring<T>(&self, work: impl FnOnce(&Ring) -> T) -> T {
-        work(&lock(&self.state).ring)
+        work(&self.state.lock().ring)
     }
 
     pub(super) fn listen(&self, listener: Arc<PostListener>) {
-        lock(&self.state).listeners.push(ListenerMasks { listener, masks: Vec::new() });
+        self.state.lock().listeners.push(ListenerMasks { listener, masks: Vec::new() });
     }
 
     /// Starts a subscription to subsequent posts.
     pub(super) fn subscribe(&self, listener: &Arc<PostListener>, mask: EventMask) -> Cursor {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(masks) = state.masks(listener) {
             match masks.iter_mut().find(|(known, _)| *known == mask) {
                 Some((_, n)) => *n += 1,
@@ -95,7 +95,7 @@ impl Posts {
 
     /// Ends a subscription; the posts that waited for it are counted as dropped.
     pub(super) fn unsubscribe(&self, listener: &Arc<PostListener>, cursor: &Cursor) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let n_waiting = state.ring.n_waiting(cursor);
         listener.inbox.updates.dropped.fetch_add(n_waiting, Ordering::Relaxed);
         if let Some(masks) = state.masks(listener) {
@@ -105,7 +105,7 @@ impl Posts {
 
     /// Removes a listener whose subscriptions have ended.
     pub(super) fn unlisten(&self, listener: &Arc<PostListener>) {
-        lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(&known.listener, listener));
+        self.state.lock().listeners.retain(|known| !Arc::ptr_eq(&known.listener, listener));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+use fodo_lock::RwLock;
 
 use super::{Pv, Source};
 
@@ -56,37 +58,29 @@ impl PvTable {
     ///
     /// Channels that are open to a replaced PV stay open to it until their clients reconnect.
     pub fn insert(&self, name: impl Into<String>, pv: impl Into<Arc<dyn Pv>>) -> Option<Arc<dyn Pv>> {
-        self.write().insert(name.into(), pv.into())
+        self.pvs.write().insert(name.into(), pv.into())
     }
 
     /// Removes and returns the PV with this name. Channels that are open to it stay open; no new ones are created.
     pub fn remove(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        self.write().remove(name)
+        self.pvs.write().remove(name)
     }
 
     /// The names, in alphabetical order.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.read().keys().cloned().collect();
+        let mut names: Vec<String> = self.pvs.read().keys().cloned().collect();
         names.sort_unstable();
         names
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<dyn Pv>>> {
-        self.pvs.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<dyn Pv>>> {
-        self.pvs.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Source for PvTable {
     fn serves(&self, name: &str) -> bool {
-        self.read().contains_key(name)
+        self.pvs.read().contains_key(name)
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        self.read().get(name).cloned()
+        self.pvs.read().get(name).cloned()
     }
 }
 

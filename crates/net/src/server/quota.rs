@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+
+use fodo_lock::Mutex;
 
 use crate::config::Quotas;
 use crate::limit;
 use crate::process;
-use crate::sync::lock;
 
 /// The hosts that have clients here.
 #[derive(Debug)]
@@ -159,7 +160,7 @@ impl ClientHosts {
         stream: &Arc<TcpStream>,
         descriptor: usize,
     ) -> Admission {
-        let mut clients = lock(&self.clients);
+        let mut clients = self.clients.lock();
         let known = clients.hosts.entry(peer.ip()).or_default();
         let is_full = known.n_circuits >= self.host_circuits_max();
         let is_none_left = descriptor >= self.descriptors.none_from;
@@ -205,7 +206,7 @@ impl ClientHosts {
     /// Whether a client may be accepted now. If not, wait until circuits that were closed to make room have released
     /// their descriptors.
     pub(super) fn can_admit(&self) -> bool {
-        lock(&self.clients).n_evicting < self.descriptors.evicting_max
+        self.clients.lock().n_evicting < self.descriptors.evicting_max
     }
 
     /// Maximum number of circuits of one host: its quota, and at most half of the descriptors for clients.
@@ -267,7 +268,7 @@ impl CircuitQuota {
 
     /// Records whether the circuit has a channel. Each call restarts the time without one.
     pub(super) fn set_has_channel(&mut self, has_channel: bool) {
-        let mut clients = lock(&self.hosts.clients);
+        let mut clients = self.hosts.clients.lock();
         let number = clients.unused_next;
         clients.unused_next += 1;
         let Some(host) = clients.hosts.get_mut(&self.peer.ip()) else { return };
@@ -336,7 +337,7 @@ fn replace(sum: &AtomicUsize, part: &mut usize, now: usize) {
 impl Drop for CircuitQuota {
     fn drop(&mut self) {
         self.set(0, 0);
-        let mut clients = lock(&self.hosts.clients);
+        let mut clients = self.hosts.clients.lock();
         if let Some(known) = clients.hosts.get_mut(&self.peer.ip()) {
             known.n_circuits -= 1;
             if let Some(number) = self.unused {
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(refusal(&hosts, HERE), None, "what was given back can be had again");
         shares.clear();
 
-        let n_known = lock(&hosts.clients).hosts.len();
+        let n_known = hosts.clients.lock().hosts.len();
         assert_eq!((hosts.n_refused(), n_known), (1, 0), "hosts that have gone are forgotten");
     }
 
@@ -438,7 +439,7 @@ mod tests {
         ending.clear();
 
         assert_eq!((before, while_they_end, hosts.can_admit()), (true, false, true));
-        assert_eq!(lock(&hosts.clients).n_evicting, 0);
+        assert_eq!(hosts.clients.lock().n_evicting, 0);
     }
 
     // Row 81 of docs/reference/faults.md.
@@ -482,7 +483,7 @@ mod tests {
             all.push(quota.unwrap());
         }
 
-        assert_eq!((all.len(), lock(&hosts.clients).n_circuits), (6, 6));
+        assert_eq!((all.len(), hosts.clients.lock().n_circuits), (6, 6));
     }
 
     #[test]

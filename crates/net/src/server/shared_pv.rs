@@ -1,14 +1,14 @@
 //! A ready-made PV that holds its value.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use fodo_ca::Rights;
 use fodo_ca::ring::Post;
 use fodo_data::{ConvertError, EventMask, Kind, Meta, Reading, Value};
+use fodo_lock::{Mutex, Rank};
 
 use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts};
-use crate::sync::lock;
 use crate::{clock, limit};
 
 /// A PV that holds its value. Clones are cheap and refer to the same PV.
@@ -200,7 +200,7 @@ impl SharedPvBuilder {
         let length = || u32::try_from(value.len()).unwrap_or(u32::MAX).max(1);
         let count_max = count_max.unwrap_or_else(length);
         let posts = Posts::new(if is_array { limit::ARRAY_POSTS } else { limit::SCALAR_POSTS });
-        let reading = Mutex::new(Reading { time: clock::now().wall, ..Reading::bare(value) });
+        let reading = Mutex::ranked(Rank::SharedPv, Reading { time: clock::now().wall, ..Reading::bare(value) });
         let meta = Arc::new(meta);
         SharedPv(Arc::new_cyclic(|me| SharedPvCore {
             kind,
@@ -247,12 +247,12 @@ impl SharedPv {
 
     /// The current value.
     pub fn value(&self) -> Value {
-        lock(&self.0.reading).value.clone()
+        self.0.reading.lock().value.clone()
     }
 
     /// The current value, alarm and time stamp, without metadata.
     pub fn reading(&self) -> Reading {
-        lock(&self.0.reading).clone()
+        self.0.reading.lock().clone()
     }
 }
 
@@ -269,7 +269,7 @@ impl SharedPvCore {
 
     fn post_reading(&self, mut reading: Reading) {
         reading.meta = None;
-        let mut current = lock(&self.reading);
+        let mut current = self.reading.lock();
         let mut mask = EventMask::VALUE | EventMask::LOG;
         if reading.alarm != current.alarm {
             mask |= EventMask::ALARM;
@@ -294,11 +294,11 @@ impl Pv for SharedPvCore {
     }
 
     fn read(&self) -> Reading {
-        lock(&self.reading).clone()
+        self.reading.lock().clone()
     }
 
     fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
-        let reading = lock(&self.reading);
+        let reading = self.reading.lock();
         subscribe(reading.clone());
     }
 

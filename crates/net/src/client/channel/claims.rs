@@ -9,7 +9,6 @@ use super::state::{ChannelPhase, Responsiveness, State, Trouble};
 use super::{ChannelCore, Circuit, Notice};
 use crate::client::search::is_one_server;
 use crate::limit;
-use crate::sync::lock;
 
 impl ChannelCore {
     /// A server has claimed the names of several channels that share a circuit, including this one.
@@ -23,7 +22,7 @@ impl ChannelCore {
 
     /// Whether the channel accepts the claim of this server. If not, it is already found, or the search continues.
     pub(in crate::client) fn accepts_claim(self: &Arc<Self>, server: SocketAddr) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { phase, until_active, .. } = &mut *state;
         let pause = match phase {
             ChannelPhase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => {
@@ -51,7 +50,7 @@ impl ChannelCore {
 
     /// Marks the channel as connecting on this circuit. Returns false if it was closed or already has a circuit.
     pub(in crate::client) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_wanted = matches!(state.phase, ChannelPhase::Searching);
         if is_wanted {
             state.phase = ChannelPhase::Connecting(circuit.clone());
@@ -61,12 +60,12 @@ impl ChannelCore {
 
     /// Whether the server has not yet confirmed the channel.
     pub(in crate::client) fn is_connecting(&self) -> bool {
-        matches!(lock(&self.state).phase, ChannelPhase::Connecting(_))
+        matches!(self.state.lock().phase, ChannelPhase::Connecting(_))
     }
 
     /// The server has not answered the request to create the channel: another server may have the name as well.
     pub(in crate::client) fn create_unanswered(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_new = matches!(state.phase, ChannelPhase::Connecting(_))
             && !std::mem::replace(&mut state.until_active().is_sought, true);
         drop(state);
@@ -77,7 +76,7 @@ impl ChannelCore {
 
     /// A second server has claimed a name that is already in use; reports it to the user once.
     pub(in crate::client) fn report_duplicate(&self, ignored: SocketAddr) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let (ChannelPhase::Connecting(circuit) | ChannelPhase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();
         if !state.duplicate_reported && !is_one_server(used, ignored) {
@@ -89,7 +88,7 @@ impl ChannelCore {
 
     /// The circuit to the server that claimed the name cannot be opened.
     fn search_again(self: &Arc<Self>, server: SocketAddr) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(state.phase, ChannelPhase::Searching) {
             let pause = state.until_active().failed(Trouble::NoReply(server));
             drop(state);

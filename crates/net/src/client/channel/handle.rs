@@ -12,7 +12,6 @@ use crate::client::callbacks::Callbacks;
 use crate::client::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use crate::client::operation::{Operation, OperationTask, Output};
 use crate::client::{ChannelFacts, ContextCore, Error, Priority, Request};
-use crate::sync::lock;
 
 /// A handle to one PV on its server. Clones share the channel; dropping the last clone closes it.
 ///
@@ -96,7 +95,7 @@ impl Channel {
 
     /// The channel's current state. No round trip. See the example of [`Channel`].
     pub fn state(&self) -> ChannelState {
-        match lock(&self.core().state).phase {
+        match self.core().state.lock().phase {
             ChannelPhase::Searching => ChannelState::Searching,
             ChannelPhase::Connecting(_) => ChannelState::Connecting,
             ChannelPhase::Active(_, _, Responsiveness::Responsive) => ChannelState::Active,
@@ -360,7 +359,7 @@ impl Channel {
         let core = self.core();
         let monitor = MonitorCore::new(core.clone(), options, callback);
         let active = {
-            let mut state = lock(&core.state);
+            let mut state = core.state.lock();
             let active = match &state.phase {
                 ChannelPhase::Closed => {
                     drop(state);

@@ -7,13 +7,12 @@ use fodo_data::Value;
 use super::{Channel, ChannelCore, ChannelPhase};
 use crate::client::Error;
 use crate::client::operation::{Operation, OperationTask};
-use crate::sync::lock;
 
 impl ChannelCore {
     /// Writes without a reply, if the channel is active.
     fn write_now(&self, value: &Value, timeout: Duration) -> Option<Result<(), Error>> {
         let (circuit, server_channel) = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             match &state.phase {
                 ChannelPhase::Active(circuit, server_channel, _) if state.rights.write => {
                     (circuit.clone(), *server_channel)
@@ -77,7 +76,7 @@ impl Channel {
     /// Number of bytes of requests that wait in the channel's circuit because the server does not read them; 0 while
     /// the channel is not active. No round trip. See the example of [`Channel::put_unconfirmed`].
     pub fn unsent_bytes(&self) -> usize {
-        let circuit = match &lock(&self.core().state).phase {
+        let circuit = match &self.core().state.lock().phase {
             ChannelPhase::Active(circuit, ..) => circuit.clone(),
             _ => return 0,
         };

@@ -1,21 +1,21 @@
 //! Driving a circuit, by a blocking caller or by the reactor's turn; see the module comment of `circuit`.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
+use fodo_lock::MutexGuard;
 use rustix::event::{PollFd, PollFlags};
 
 use super::super::role::{Reader, Taken};
 use super::{Circuit, CircuitPhase, State};
 use crate::reactor::{EventHandler, NextCall, Readiness};
-use crate::sync::lock;
 use crate::{clock, limit, socket};
 
 impl Circuit {
     /// Blocks until `is_done` or the deadline; reads the circuit if no other thread does.
     pub(in crate::client) fn drive(self: &Arc<Self>, deadline: Instant, is_done: &dyn Fn() -> bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             let now = Instant::now();
             if is_done() || now >= deadline || state.phase != CircuitPhase::Open {
@@ -45,7 +45,7 @@ impl Circuit {
         self.request_retry(&mut state);
         self.release(state);
         std::thread::park_timeout(timeout);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.role.unblock(&id);
         state
     }
@@ -67,7 +67,7 @@ impl Circuit {
             let wants_to_write = !state.machine.ready().is_empty();
             self.release(state);
             let is_readable = self.poll(wants_to_write, until.saturating_duration_since(now));
-            state = lock(&self.state);
+            state = self.state.lock();
             if is_readable {
                 self.receive(&mut state, limit::RECEIVE_BYTES, false);
             }
@@ -142,7 +142,7 @@ impl Circuit {
 
 impl EventHandler for Circuit {
     fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let CircuitPhase::Opening(until) = state.phase {
             self.opened(&mut state, until, now);
         }

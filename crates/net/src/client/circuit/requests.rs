@@ -14,7 +14,6 @@ use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, Ope
 use super::super::role::Reader;
 use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State};
 use crate::limit;
-use crate::sync::lock;
 
 /// The numbers of batched operations. Those of individual operations are smaller, so the two sets never overlap.
 pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..u32::MAX;
@@ -34,7 +33,7 @@ impl Circuit {
         server_channel: ServerChannel,
         is_driven: bool,
     ) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == CircuitPhase::Closed || operation.channel().server_channel_on(self) != Some(server_channel) {
             return false;
         }
@@ -78,7 +77,7 @@ impl Circuit {
 
     /// Allocates a batch of at most `n` operations; returns the number of the first.
     pub(in crate::client) fn open_batch(&self, n: usize, end: &Arc<BatchEnd>) -> Ioid {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let numbers = state.next_batch_numbers(n);
         let first = Ioid(numbers.start);
         state.batches.push(Batch::new(numbers, end));
@@ -95,7 +94,7 @@ impl Circuit {
         issued: &mut Vec<usize>,
         elsewhere: &mut impl FnMut(usize, Elsewhere),
     ) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
         let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return false };
         let mut n_seen = 0;
@@ -136,7 +135,7 @@ impl Circuit {
         &self,
         first: Ioid,
     ) -> impl Iterator<Item = Option<Result<OperationOutcome, Failure>>> + use<> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
         let batch = at.map(|at| state.batches.swap_remove(at));
         drop(state);
@@ -156,7 +155,7 @@ impl Circuit {
         value: &Value,
         timeout: Duration,
     ) -> Option<Result<(), String>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase != CircuitPhase::Open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
@@ -180,7 +179,7 @@ impl Circuit {
             }
             self.release(state);
             self.wait_writable(deadline.saturating_duration_since(Instant::now()));
-            state = lock(&self.state);
+            state = self.state.lock();
         }
     }
 
@@ -210,7 +209,7 @@ impl Circuit {
 
     /// A caller waits for an operation without driving the circuit, so the reactor must drive it.
     pub(in crate::client) fn attend(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(state.role.reader(), Reader::Resting(_)) || !state.machine.ready().is_empty() {
             self.request_flush(&mut state);
         }
