@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::traffic_monitor::{NameState, TrafficMonitor};
 use fodo_net::{
-    Alarm, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, MonitorEvent,
+    Alarm, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, Monitor, MonitorEvent,
     MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Request, Rights, Server, ServerConfig, ServerError,
     Severity, SharedPv, Status, TimeStamp, Value, many,
 };
@@ -18,6 +18,17 @@ use fodo_net::{
 use served::{cell, serve, slow_cell, start};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The value of the next update.
+fn next_value(monitor: &Monitor) -> Value {
+    loop {
+        match monitor.next_timeout(PATIENCE) {
+            Some(MonitorEvent::Update(reading)) => return reading.value,
+            Some(_) => {}
+            None => panic!("no update"),
+        }
+    }
+}
 
 #[test]
 fn calls_without_a_timeout_return_their_results() {
@@ -137,15 +148,7 @@ fn a_subscription_to_the_class_name_receives_it_with_every_update() {
     let x = context.channel("x").unwrap();
     let request = Request { detail: Detail::ClassName, ..Request::default() };
     let monitor = x.monitor(MonitorOptions { request, ..MonitorOptions::default() });
-    let next = || {
-        loop {
-            match monitor.next_timeout(PATIENCE) {
-                Some(MonitorEvent::Update(reading)) => return reading.value,
-                Some(_) => {}
-                None => panic!("no update"),
-            }
-        }
-    };
+    let next = || next_value(&monitor);
 
     assert_eq!(next(), Value::from("pv"));
     pv.post(2.5);
@@ -203,15 +206,7 @@ fn a_subscription_to_alarms_receives_only_changes_of_the_alarm() {
     let (_server, context) = serve([("x", pv.clone())]);
     let options = MonitorOptions { mask: EventMask::ALARM, ..MonitorOptions::default() };
     let monitor = context.channel("x").unwrap().monitor(options);
-    let next = || {
-        loop {
-            match monitor.next_timeout(PATIENCE) {
-                Some(MonitorEvent::Update(reading)) => return reading.value,
-                Some(_) => {}
-                None => panic!("no update"),
-            }
-        }
-    };
+    let next = || next_value(&monitor);
     assert_eq!(next(), Value::from(1.0));
 
     pv.post(2.0);
