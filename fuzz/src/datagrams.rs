@@ -12,8 +12,9 @@ use fodo_ca::repeater::{Repeater, is_confirmation};
 use fodo_ca::search::{Responder, Searcher};
 use fodo_ca::shares::SearchShares;
 use fodo_ca::traffic::SearchMonitor;
-use fodo_ca::{Cid, limit};
+use fodo_ca::limit;
 use fodo_data::Now;
+use fodo_engine::Cid;
 
 /// The number of names being searched for.
 const NAMES: u32 = 8;

@@ -337,7 +337,8 @@ mod tests {
     fn floor_requests_and_replies_have_the_same_size_as_fodo_circuit_messages() {
         use fodo_ca::dbr::DbrType;
         use fodo_ca::server::ReadReply;
-        use fodo_ca::{Cid, Ioid, Rights, SubscriptionId, client, server};
+        use fodo_ca::{Rights, client, server};
+        use fodo_engine::{Cid, Ioid, SubscriptionId};
         use fodo_net::{EventMask, Kind, Reading, Value};
         let now = Now::for_test();
         let mut client = client::Circuit::new(&client_config(), now);
@@ -382,7 +383,7 @@ mod tests {
         let (mut datagrams, mut answered) = (Vec::new(), Vec::new());
         let mut searcher = Searcher::new(1);
         for cid in 0..n {
-            searcher.add(fodo_ca::Cid(cid), name, Now::for_test());
+            searcher.add(fodo_engine::Cid(cid), name, Now::for_test());
         }
 
         searcher.tick(Now::for_test(), &mut datagrams);

@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, HEADER_BYTES, Header, MINOR_VERSION, Request, encode_text};
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Reading, Value};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 
 use crate::TestFailure;
 use crate::client::OPERATION_DURATION_MAX;

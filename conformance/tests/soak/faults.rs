@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 
 use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
 use crate::neighbour::connected_from;

@@ -139,7 +139,7 @@ fn an_ioc_does_not_reply_to_misaligned_searches() {
 
     client.send_to(&misaligned_searches(), ioc.server).expect("it is sent");
     let mut aligned = misaligned_searches()[..16].to_vec();
-    let search = fodo_ca::message::Request::Search { reply: 5, minor: 13, cid: fodo_ca::Cid(77), again: 77 };
+    let search = fodo_ca::message::Request::Search { reply: 5, minor: 13, cid: fodo_engine::Cid(77), again: 77 };
     fodo_ca::message::encode_text(&mut aligned, |size| search.header(size), b"f:ao");
     client.send_to(&aligned, ioc.server).expect("it is sent");
 

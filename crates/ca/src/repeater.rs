@@ -218,7 +218,7 @@ mod tests {
         let mut repeater = Repeater::new(5065);
         receive(&mut repeater, local(3000), &registration());
         let mut search = Vec::new();
-        Request::Search { reply: 10, minor: 13, cid: crate::Cid(1), again: 1 }.encode(&mut search);
+        Request::Search { reply: 10, minor: 13, cid: fodo_engine::Cid(1), again: 1 }.encode(&mut search);
 
         assert_eq!(receive(&mut repeater, local(9), &search), []);
         assert_eq!(receive(&mut repeater, local(9), b"GET / HTTP/1.1\r\n\r\n"), []);

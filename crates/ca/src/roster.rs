@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::NumberHashMap;
+use fodo_engine::NumberHashMap;
 
 /// Keys per page. A page with a single value costs a few hundred bytes; a million values cost little more than the
 /// values themselves.
@@ -108,8 +108,9 @@ impl<K: Copy + Into<u32>, V> NumberMap<K, V> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use fodo_engine::Cid;
+
     use super::*;
-    use crate::Cid;
 
     #[test]
     fn a_number_map_behaves_like_a_btree_map() {

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
+use fodo_engine::Cid;
 
 pub use self::name::HasName;
 use self::name::SearchedName;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::{Cid, NumberMap, limit};
+use crate::{NumberMap, limit};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]

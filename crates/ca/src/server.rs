@@ -7,6 +7,7 @@ mod write;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 use slab::Slab;
 
 pub use self::event::{CloseReason, Config, DroppedPut, Event, PendingSearch, ReadReply};
@@ -16,7 +17,7 @@ use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
+use crate::{Rights, limit, search};
 
 /// The server end of a circuit.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use fodo_engine::{Sid, SubscriptionId};
+
 use crate::dbr::DbrType;
-use crate::{Sid, SubscriptionId};
 
 /// The parameters of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use fodo_data::Now;
+use fodo_engine::Cid;
 
 use crate::message::{self, Answer, Request};
 use crate::search::{Claim, Datagram, Searcher, each_message, explicit_ip, is_endpoint};
-use crate::{Cid, limit};
+use crate::limit;
 
 /// The traffic received so far.
 #[derive(Debug)]

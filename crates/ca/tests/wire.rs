@@ -14,8 +14,9 @@ use std::time::Duration;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, EXTENDED_BYTES, Header, Request};
 use fodo_ca::server::ReadReply;
-use fodo_ca::{Cid, Sid, client, dbr, server};
+use fodo_ca::{client, dbr, server};
 use fodo_data::{EventMask, Kind, Meta, Now, Reading, Scalar, Value};
+use fodo_engine::{Cid, Sid};
 
 use recording::{Line, Message, Recording, Way};
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fodo_ca::Cid;
 use fodo_ca::message::{self, Answer, Header, Request};
 use fodo_db::States;
+use fodo_engine::Cid;
 use fodo_ioc::{Ioc, RunningIoc};
 use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{Channel, Context, ErrorKind, MonitorEvent, MonitorOptions, Refusal, ServerConfig, Value};

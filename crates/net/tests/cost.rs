@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Sid, SubscriptionId, limit};
+use fodo_ca::limit;
+use fodo_engine::{Sid, SubscriptionId};
 use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 
 use raw::{DOUBLE, Raw, create, echo, with};

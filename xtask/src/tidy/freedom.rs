@@ -48,8 +48,8 @@ const BYTE_ORDER: [&str; 12] = [
     "BigEndian",
 ];
 
-/// The protocol crates, to which the rule about byte order applies.
-const PROTOCOLS: [&str; 3] = ["ca", "pva", "clu"];
+/// The protocol crates and what they share, to which the rule about byte order applies.
+const PROTOCOLS: [&str; 4] = ["ca", "pva", "engine", "clu"];
 
 /// The modules that may handle byte order.
 const BYTE_MODULES: [&str; 6] = ["message", "dbr", "body", "outbox", "types", "value"];

@@ -1,9 +1,9 @@
 //! The events by which a circuit reports its client's requests.
 
 use fodo_data::{EventMask, Value};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 
 use crate::dbr::DbrType;
-use crate::{Cid, Ioid, Sid, SubscriptionId};
 
 /// Configuration of a circuit.
 #[derive(Clone, Debug)]

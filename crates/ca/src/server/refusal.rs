@@ -1,10 +1,12 @@
 //! Replies to requests that fail.
 
+use fodo_engine::{Ioid, Sid, SubscriptionId};
+
 use super::{DroppedPut, Event, ServerState, complaint};
 use crate::dbr::DbrType;
 use crate::eca::Eca;
 use crate::message::{self, Answer, Header, Request};
-use crate::{Ioid, Sid, SubscriptionId, limit};
+use crate::limit;
 
 impl ServerState {
     /// Sends an ERROR about a request, with its header and a text.

@@ -1,9 +1,9 @@
 //! Puts: checks before a value is accepted, and before the rest of it arrives.
 
 use fodo_data::{Kind, Value};
+use fodo_engine::Sid;
 
 use super::{DroppedPut, Event, ServerState};
-use crate::Sid;
 use crate::dbr::{self, AttributeLevel, DbrType};
 use crate::eca::Eca;
 use crate::frame::Plan;

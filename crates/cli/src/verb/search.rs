@@ -254,10 +254,10 @@ fn server_object(server: &ServerTraffic) -> Map<String, Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fodo_ca::Cid;
     use fodo_ca::message::Answer;
     use fodo_ca::search::{Datagram, Responder, Searcher};
     use fodo_data::Now;
+    use fodo_engine::Cid;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::{Cid, Ioid};
 use fodo_data::{Meta, Reading};
+use fodo_engine::{Cid, Ioid};
 
 use super::channel::{Channel, ChannelCore, Elsewhere};
 use super::circuit::{Circuit, Expected};
@@ -317,9 +317,9 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use fodo_ca::Sid;
     use fodo_ca::dbr::DbrType;
     use fodo_data::{Kind, Value};
+    use fodo_engine::Sid;
 
     use super::*;
     use crate::client::circuit::ServerChannel;

@@ -12,7 +12,8 @@ use fodo_ca::client::{Circuit, Config, Event, RejectedRequest};
 use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
-use fodo_ca::{Cid, Ioid, Rights, Sid};
+use fodo_ca::Rights;
+use fodo_engine::{Cid, Ioid, Sid};
 
 use super::{ChannelFacts, Refusal};
 use crate::config::{ClientConfig, Host};

@@ -106,7 +106,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use fodo_ca::Ioid;
+    use fodo_engine::Ioid;
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fodo_ca::Cid;
 use fodo_ca::client::{Circuit as Machine, Config, Event};
 use fodo_data::Now;
+use fodo_engine::Cid;
 use fodo_lock::{Mutex, Rank};
 
 use super::search::Search;

@@ -5,8 +5,8 @@ use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use fodo_ca::Ioid;
 use fodo_data::{Array, Reading, Value};
+use fodo_engine::Ioid;
 use fodo_lock::Mutex;
 
 use super::channel::{Channel, ChannelCore};

@@ -95,7 +95,7 @@ mod tests {
         Request::Version { priority: 0, minor: 13, sequence }.encode(&mut bytes);
         message::encode_text(
             &mut bytes,
-            |size| Request::Search { reply: 5, minor: 13, cid: fodo_ca::Cid(1), again: 1 }.header(size),
+            |size| Request::Search { reply: 5, minor: 13, cid: fodo_engine::Cid(1), again: 1 }.header(size),
             b"x",
         );
         bytes

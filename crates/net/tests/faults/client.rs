@@ -4,8 +4,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_ca::Cid;
 use fodo_ca::message::Answer;
+use fodo_engine::Cid;
 use fodo_net::{ChannelState, ClientConfig, Context, ErrorKind, Pv, Server, ServerConfig, SharedPv, Source};
 use socket2::{Domain, Socket, Type};
 

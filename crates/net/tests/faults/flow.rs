@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use fodo_ca::message::{Answer, Request};
-use fodo_ca::{Ioid, Sid};
+use fodo_engine::{Ioid, Sid};
 use fodo_net::{Alarm, Array, Monitor, MonitorEvent, MonitorOptions, Reading, Severity, Status, TimeStamp, Value};
 
 use crate::PATIENCE;

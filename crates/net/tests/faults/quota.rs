@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fodo_ca::eca::Eca;
 use fodo_ca::limit;
 use fodo_ca::message::{Answer, Request};
-use fodo_ca::{Cid, Ioid, Sid};
+use fodo_engine::{Cid, Ioid, Sid};
 use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Rights, Server, ServerConfig, Source};
 

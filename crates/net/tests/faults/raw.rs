@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::message::{self, Answer, Header, Request};
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 
 use crate::PATIENCE;
 

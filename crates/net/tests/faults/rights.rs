@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_net::{Peer, Rights};
 
 use crate::cell::{Cell, Table, serve};

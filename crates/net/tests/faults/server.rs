@@ -8,7 +8,7 @@ use std::time::Duration;
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Cid, Ioid, Sid};
+use fodo_engine::{Cid, Ioid, Sid};
 
 use crate::cell::{Cell, Table, client, local, number, serve};
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fodo_ca::client::{Circuit as Machine, Event, Listener, RejectedRequest};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Now, Reading};
+use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 
 use super::super::batch::{Batch, Failure, PutOrFailure, finish_get};
 use super::super::channel::{Activated, ChannelCore, Responsiveness, Trouble};

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_ca::Ioid;
 use fodo_data::{Array, Kind, Scalar, Text, Value};
+use fodo_engine::Ioid;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure};

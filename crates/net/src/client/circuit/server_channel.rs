@@ -1,8 +1,8 @@
 //! The server's identity of a channel, and the DBR types used in its requests.
 
-use fodo_ca::Sid;
 use fodo_ca::dbr::{self, AttributeLevel, DbrType};
 use fodo_data::{Array, Kind, STRING_BYTES_MAX, Scalar, Text, Value};
+use fodo_engine::Sid;
 
 use super::super::{Detail, Request, WrongReply};
 

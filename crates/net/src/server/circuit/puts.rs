@@ -3,8 +3,8 @@
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::server::{DroppedPut, Event};
-use fodo_ca::{Ioid, Sid};
 use fodo_data::{Now, Scalar, Severity, Value};
+use fodo_engine::{Ioid, Sid};
 
 use super::{Circuit, ServedChannel};
 use crate::limit;

@@ -6,8 +6,8 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::ring::Cursor;
 use fodo_ca::server::Circuit as Machine;
-use fodo_ca::{Sid, SubscriptionId};
 use fodo_data::{Meta, Reading, Value};
+use fodo_engine::{Sid, SubscriptionId};
 use slab::Slab;
 
 use crate::server::posts::PostListener;
