@@ -15,14 +15,11 @@ pub mod message;
 pub mod outbox;
 pub mod repeater;
 pub mod ring;
-mod roster;
 pub mod search;
 pub mod server;
 pub mod shares;
 mod subscriptions;
 pub mod traffic;
-
-pub use roster::NumberMap;
 
 /// The access rights of a client to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

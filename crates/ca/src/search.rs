@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
-use fodo_engine::Cid;
+use fodo_engine::{Cid, NumberMap};
 
 pub use self::name::HasName;
 use self::name::SearchedName;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::{NumberMap, limit};
+use crate::limit;
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,5 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod numbers;
+mod roster;
 
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};
+pub use roster::NumberMap;

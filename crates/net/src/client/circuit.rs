@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
-use fodo_ca::NumberMap;
 use fodo_data::{EventMask, Meta, Now};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_lock::{Mutex, MutexGuard, Rank};
 
 pub(super) use self::server_channel::{Expected, ServerChannel};

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
-use fodo_ca::NumberMap;
 use fodo_data::Now;
-use fodo_engine::Cid;
+use fodo_engine::{Cid, NumberMap};
 use fodo_lock::{Mutex, Rank};
 
 use super::beacon_listener::BeaconListener;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use fodo_engine::NumberHashMap;
+use crate::NumberHashMap;
 
 /// Keys per page. A page with a single value costs a few hundred bytes; a million values cost little more than the
 /// values themselves.
@@ -38,6 +38,7 @@ impl<K, V> Default for NumberMap<K, V> {
 }
 
 /// The page of a number, and its slot in the page.
+#[inline]
 fn place(number: u32) -> (u32, usize) {
     (number / PAGE as u32, number as usize % PAGE)
 }
@@ -108,9 +109,8 @@ impl<K: Copy + Into<u32>, V> NumberMap<K, V> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fodo_engine::Cid;
-
     use super::*;
+    use crate::Cid;
 
     #[test]
     fn a_number_map_behaves_like_a_btree_map() {
