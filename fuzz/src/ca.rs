@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::search::{Responder, Searcher};
-use fodo_ca::{Rights, client, server};
+use fodo_ca::{client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
-use fodo_engine::{Cid, Ioid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, SubscriptionId};
 
 /// How often ready bytes are taken after one piece; it would be a defect if a circuit always had more to send.
 const SENDS_MAX: usize = 10_000;

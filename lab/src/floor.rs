@@ -337,8 +337,8 @@ mod tests {
     fn floor_requests_and_replies_have_the_same_size_as_fodo_circuit_messages() {
         use fodo_ca::dbr::DbrType;
         use fodo_ca::server::ReadReply;
-        use fodo_ca::{Rights, client, server};
-        use fodo_engine::{Cid, Ioid, SubscriptionId};
+        use fodo_ca::{client, server};
+        use fodo_engine::{Cid, Ioid, Rights, SubscriptionId};
         use fodo_net::{EventMask, Kind, Reading, Value};
         let now = Now::for_test();
         let mut client = client::Circuit::new(&client_config(), now);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use crate::dbr::{self, AttributeLevel, DbrType, MalformedPayload};
 use crate::eca::Eca;
@@ -13,7 +13,7 @@ use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::explicit_ip;
-use crate::{Rights, limit};
+use crate::limit;
 
 /// What a client sends to the server about itself, and how it monitors the circuit.
 #[derive(Clone, Debug)]

@@ -4,11 +4,10 @@
 
 use std::fmt;
 
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use crate::dbr::DbrType;
 use crate::eca::Eca;
-use crate::Rights;
 
 /// The minor version of this implementation; version 13 added arrays of variable length.
 pub const MINOR_VERSION: u16 = 13;

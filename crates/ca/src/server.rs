@@ -7,7 +7,7 @@ mod write;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use slab::Slab;
 
 pub use self::event::{CloseReason, Config, DroppedPut, Event, PendingSearch, ReadReply};
@@ -17,7 +17,7 @@ use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::{Rights, limit, search};
+use crate::{limit, search};
 
 /// The server end of a circuit.
 #[derive(Debug)]

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod numbers;
+mod rights;
 mod roster;
 
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};
+pub use rights::Rights;
 pub use roster::NumberMap;

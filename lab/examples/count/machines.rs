@@ -7,9 +7,8 @@ use fodo_ca::client::{self, Circuit as Client};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_ca::server::{self, Circuit as Server, ReadReply};
-use fodo_ca::Rights;
 use fodo_data::{Alarm, EventMask, Now, Reading, TimeStamp, Value};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use crate::N_PVS;
 

@@ -18,9 +18,9 @@ use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Header, MINOR_VERSION, Request};
 use fodo_ca::search::{Datagram, Responder, Searcher};
-use fodo_ca::{Rights, client, limit, server};
+use fodo_ca::{client, limit, server};
 use fodo_data::{Alarm, EventMask, Now, Reading, Severity, Status, Value};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use recording::{Recording, Way};
 

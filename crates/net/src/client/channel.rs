@@ -8,9 +8,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use fodo_ca::search::HasName;
-use fodo_ca::Rights;
 use fodo_data::Array;
-use fodo_engine::Cid;
+use fodo_engine::{Cid, Rights};
 use fodo_lock::{Mutex, Rank};
 
 pub use self::handle::Channel;

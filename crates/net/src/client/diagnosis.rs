@@ -12,8 +12,7 @@ use fodo_ca::client::{Circuit, Config, Event, RejectedRequest};
 use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
-use fodo_ca::Rights;
-use fodo_engine::{Cid, Ioid, Sid};
+use fodo_engine::{Cid, Ioid, Rights, Sid};
 
 use super::{ChannelFacts, Refusal};
 use crate::config::{ClientConfig, Host};

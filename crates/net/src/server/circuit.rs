@@ -14,9 +14,8 @@ use std::time::Instant;
 use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
-use fodo_ca::Rights;
 use fodo_data::{EventMask, Now};
-use fodo_engine::{Cid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Rights, Sid, SubscriptionId};
 use slab::Slab;
 
 use self::idle::IdleDeadline;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fodo_ca::Rights;
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
+use fodo_engine::Rights;
 
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, ReactorMessage};

@@ -11,9 +11,8 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, Header, Request};
 use fodo_ca::search::Responder;
-use fodo_ca::Rights;
 use fodo_data::Now;
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 /// The script: what is sent in reply to each request.
 type Script = dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fodo_ca::Rights;
+use fodo_engine::Rights;
 
 use super::super::circuit::{Circuit, ServerChannel};
 use super::super::monitor::MonitorCore;

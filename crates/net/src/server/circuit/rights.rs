@@ -6,9 +6,8 @@
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::Rights;
 use fodo_data::EventMask;
-use fodo_engine::{Sid, SubscriptionId};
+use fodo_engine::{Rights, Sid, SubscriptionId};
 
 use super::{Circuit, ServedChannel};
 use crate::limit;
