@@ -14,7 +14,6 @@ pub mod limit;
 pub mod message;
 pub mod outbox;
 pub mod repeater;
-pub mod ring;
 pub mod search;
 pub mod server;
 pub mod shares;

@@ -3,6 +3,7 @@
 
 mod numbers;
 mod rights;
+pub mod ring;
 mod roster;
 
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};

@@ -205,12 +205,12 @@ pub use client::{
     WhenFull, WrongReply, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
-pub use fodo_ca::ring::Post;
 pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
 pub use fodo_engine::Rights;
+pub use fodo_engine::ring::Post;
 pub use repeater::Repeater;
 pub use server::{
     ChannelAccessPv, ClientStatus, Completion, DeferredPut, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, PvTable,

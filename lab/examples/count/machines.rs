@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fodo_ca::client::{self, Circuit as Client};
 use fodo_ca::dbr::DbrType;
-use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_ca::server::{self, Circuit as Server, ReadReply};
 use fodo_data::{Alarm, EventMask, Now, Reading, TimeStamp, Value};
+use fodo_engine::ring::{Cursor, Post, Ring};
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use crate::N_PVS;

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use fodo_ca::dbr::DbrType;
-use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_ca::server::ReadReply;
 use fodo_ca::{client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
+use fodo_engine::ring::{Cursor, Post, Ring};
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 /// The source of decisions: a seed, or bytes until they are used up.

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fodo_ca::ring::{Cursor, Post, Ring};
 use fodo_data::EventMask;
+use fodo_engine::ring::{Cursor, Post, Ring};
 use fodo_lock::{Mutex, Rank};
 
 use super::reactor::{CircuitKey, Inbox, ReactorMessage};

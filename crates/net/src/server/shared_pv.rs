@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use fodo_ca::ring::Post;
 use fodo_data::{ConvertError, EventMask, Kind, Meta, Reading, Value};
 use fodo_engine::Rights;
+use fodo_engine::ring::Post;
 use fodo_lock::{Mutex, Rank};
 
 use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::ring::Cursor;
 use fodo_ca::server::Circuit as Machine;
 use fodo_data::{Meta, Reading, Value};
+use fodo_engine::ring::Cursor;
 use fodo_engine::{Sid, SubscriptionId};
 use slab::Slab;
 
