@@ -10,7 +10,7 @@ use std::time::Duration;
 use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::repeater::{Repeater, is_confirmation};
 use fodo_ca::search::{Responder, Searcher};
-use fodo_ca::shares::SearchShares;
+use fodo_engine::shares::SearchShares;
 use fodo_ca::traffic::SearchMonitor;
 use fodo_ca::limit;
 use fodo_data::Now;

@@ -16,6 +16,5 @@ pub mod outbox;
 pub mod repeater;
 pub mod search;
 pub mod server;
-pub mod shares;
 mod subscriptions;
 pub mod traffic;

@@ -142,24 +142,6 @@ pub const TRAFFIC_SEARCH_AGAIN: Duration = Duration::from_secs(60);
 /// the earliest.
 pub const TRAFFIC_DUPLICATE_DELAY: Duration = Duration::from_millis(20);
 
-/// The time span over which the searches of a source are counted; a source that used up its share waits at most this
-/// long.
-pub const SEARCH_SHARE: Duration = Duration::from_millis(250);
-
-/// Maximum bytes of searches from one source in [`SEARCH_SHARE`]: a quarter of a million names, more than any client
-/// searches for at once.
-pub const SEARCH_SOURCE_BYTES: usize = 10 * 1024 * 1024;
-
-/// Maximum bytes of searches from all sources in [`SEARCH_SHARE`]. Replying to this many keeps half a core busy.
-pub const SEARCH_ALL_BYTES: usize = 16 * 1024 * 1024;
-
-/// The share of each source when the total is used up, however many sources there are: one full datagram.
-pub const SEARCH_LEAST_BYTES: usize = 1472;
-
-/// Maximum number of sources counted separately; further sources in the same time span share one allowance. More than a
-/// site has hosts.
-pub const SEARCH_SOURCES: usize = 4096;
-
 /// How many bytes of an invalid name are shown.
 pub const SHOWN_NAME_BYTES_MAX: usize = 64;
 
@@ -179,9 +161,7 @@ mod tests {
             ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
             ("more servers than any plant has", BEACON_SERVERS, 10_000),
             ("more names than a person looks at", TRAFFIC_NAMES, 50_000),
-            ("a quarter of a million searches of 40 bytes", SEARCH_SOURCE_BYTES, 250_000 * 40),
-            ("one and a half times that from all sources", SEARCH_ALL_BYTES, SEARCH_SOURCE_BYTES * 3 / 2),
-            ("a datagram from every source", SEARCH_LEAST_BYTES, SEARCH_BYTES),
+            ("a datagram from every source", fodo_engine::limit::SEARCH_LEAST_BYTES, SEARCH_BYTES),
         ] {
             assert!(limit >= least, "{limit} is too small for {what}, {least}");
         }

@@ -1,10 +1,12 @@
 //! What the protocols share. No IO.
 #![forbid(unsafe_code)]
 
+pub mod limit;
 mod numbers;
 mod rights;
 pub mod ring;
 mod roster;
+pub mod shares;
 
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};
 pub use rights::Rights;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
-use fodo_ca::shares::SearchShares;
+use fodo_engine::shares::SearchShares;
 use fodo_ca::{client, limit, server};
 use fodo_data::Now;
 use fodo_engine::Cid;

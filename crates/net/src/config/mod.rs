@@ -163,8 +163,8 @@ impl Default for Quotas {
         Quotas {
             host_bytes: limit::HOST_BYTES,
             host_circuits: limit::HOST_CIRCUITS,
-            source_search_bytes: fodo_ca::limit::SEARCH_SOURCE_BYTES,
-            all_search_bytes: fodo_ca::limit::SEARCH_ALL_BYTES,
+            source_search_bytes: fodo_engine::limit::SEARCH_SOURCE_BYTES,
+            all_search_bytes: fodo_engine::limit::SEARCH_ALL_BYTES,
             silence: limit::CLIENT_GONE,
             silent_client: limit::SILENT_CLIENT,
             unused_client: limit::UNUSED_CLIENT,

@@ -12,7 +12,7 @@ use std::vec::Drain;
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::{Datagram, DatagramFlaw, Responder};
-use fodo_ca::shares::SearchShares;
+use fodo_engine::shares::SearchShares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
 use slab::Slab;
