@@ -14,6 +14,7 @@ use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::explicit_ip;
 use crate::limit;
+use crate::value_message::{DbrArray, push_value};
 
 /// What a client sends to the server about itself, and how it monitors the circuit.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ pub struct Circuit {
 /// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
 struct ClientState {
-    outbox: Outbox,
+    outbox: Outbox<DbrArray>,
     server_minor: u32,
     /// The element count of each channel, for servers that do not support a count of 0.
     counts: HashMap<Sid, u32>,
@@ -216,7 +217,7 @@ impl Circuit {
             Some(ioid) => Request::WriteNotify { dbr, count, sid, ioid }.header(bytes),
             None => Request::Write { dbr, count, sid, ioid: Ioid(0) }.header(bytes),
         };
-        self.inner.outbox.push_value(dbr, 0, &reading, header)
+        push_value(&mut self.inner.outbox, dbr, 0, &reading, header)
     }
 
     /// Starts a subscription.

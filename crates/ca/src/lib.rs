@@ -18,3 +18,4 @@ pub mod search;
 pub mod server;
 mod subscriptions;
 pub mod traffic;
+mod value_message;

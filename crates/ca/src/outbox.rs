@@ -3,36 +3,44 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 
-use fodo_data::{Array, ConvertError, Reading, Value};
-
-use crate::dbr::{self, DbrType, WireValue};
 use crate::limit;
-use crate::message::{HEADER_BYTES, Header, padded};
+
+/// An array in the outbox; its protocol encodes the elements.
+pub trait QueuedArray {
+    /// Appends the elements with these indices.
+    fn encode(&self, range: Range<usize>, out: &mut Vec<u8>);
+}
 
 /// Bytes and arrays in sending order.
-#[derive(Default)]
-pub struct Outbox {
+pub struct Outbox<A> {
     /// Encoded bytes; those before `n_sent` are sent.
     bytes: Vec<u8>,
     n_sent: usize,
     /// What follows `bytes`.
-    waiting: VecDeque<Segment>,
+    waiting: VecDeque<Segment<A>>,
     waiting_bytes: usize,
 }
 
-enum Segment {
+enum Segment<A> {
     Bytes(Vec<u8>),
-    Array { array: Array, element_bytes: usize, next: usize, end: usize, zeros: usize },
+    Array { array: A, element_bytes: usize, next: usize, end: usize, zeros: usize },
 }
 
-impl fmt::Debug for Outbox {
+impl<A> Default for Outbox<A> {
+    fn default() -> Outbox<A> {
+        Outbox { bytes: Vec::new(), n_sent: 0, waiting: VecDeque::new(), waiting_bytes: 0 }
+    }
+}
+
+impl<A: QueuedArray> fmt::Debug for Outbox<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbox").field("pending_bytes", &self.pending_bytes()).finish_non_exhaustive()
     }
 }
 
-impl Outbox {
+impl<A: QueuedArray> Outbox<A> {
     /// Appends the small messages that `write` encodes.
     #[inline]
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
@@ -49,69 +57,18 @@ impl Outbox {
         }
     }
 
-    /// Appends a message with a value: as bytes, or from 64 KiB on as the array itself.
-    ///
-    /// `header`: creates the header from the payload size and the number of elements sent.
-    #[inline(always)]
-    pub fn push_value(
-        &mut self,
-        dbr: DbrType,
-        count: u32,
-        reading: &Reading,
-        header: impl FnOnce(usize, u32) -> Header,
-    ) -> Result<(), ConvertError> {
-        const MESSAGE_BYTES: usize = HEADER_BYTES + dbr::SHORT_BYTES;
-        let mut payload = [0; dbr::SHORT_BYTES];
-        let is_next = self.waiting.is_empty();
-        let n_bytes = if is_next { dbr::encode_short(dbr, count, reading, &mut payload) } else { None };
-        let Some(n_bytes) = n_bytes else { return self.push_any_value(dbr, count, reading, header) };
-        let mut message = [0; MESSAGE_BYTES];
-        message[..HEADER_BYTES].copy_from_slice(&header(n_bytes, 1).short());
-        message[HEADER_BYTES..].copy_from_slice(&payload);
-        // An array of constant size is copied without a function call, and truncating the surplus is free.
-        self.bytes.extend_from_slice(&message);
-        self.bytes.truncate(self.bytes.len() - (dbr::SHORT_BYTES - n_bytes));
-        Ok(())
+    /// The bytes to send next, to append to; `None` if more is queued behind them.
+    #[inline]
+    pub fn next_bytes(&mut self) -> Option<&mut Vec<u8>> {
+        self.waiting.is_empty().then_some(&mut self.bytes)
     }
 
-    #[inline(never)]
-    fn push_any_value(
-        &mut self,
-        dbr: DbrType,
-        count: u32,
-        reading: &Reading,
-        header: impl FnOnce(usize, u32) -> Header,
-    ) -> Result<(), ConvertError> {
-        let wire = dbr::wire(dbr, reading)?;
-        let n_sent = if count == 0 { wire.n_elements() as u32 } else { count };
-        let payload = dbr.payload_bytes(n_sent).ok_or(ConvertError::Empty)?;
-        let bytes = padded(payload);
-        let header = header(bytes, n_sent);
-        // A value with fewer elements than requested: a short request must not allocate much memory.
-        let wire = match wire {
-            WireValue::Scalar(scalar) if payload >= limit::BULK_BYTES => {
-                WireValue::Array(Value::Scalar(scalar).into_array())
-            }
-            wire => wire,
-        };
-        match wire {
-            WireValue::Array(array) if payload >= limit::BULK_BYTES => {
-                let (offset, element_bytes) = dbr.layout().ok_or(ConvertError::Empty)?;
-                self.push(|bytes| {
-                    header.encode(bytes);
-                    dbr::encode_head(dbr, reading, bytes);
-                });
-                let end = array.len().min(n_sent as usize);
-                let zeros = bytes - offset - end * element_bytes;
-                self.waiting_bytes += bytes - offset;
-                self.waiting.push_back(Segment::Array { array, element_bytes, next: 0, end, zeros });
-            }
-            wire => self.push(|bytes| {
-                header.encode(bytes);
-                dbr::encode_wire(dbr, count, reading, &wire, bytes);
-            }),
-        }
-        Ok(())
+    /// Appends an array as it is.
+    ///
+    /// `n_elements`: how many elements of `array` are sent, each as `element_bytes`. `n_zeros`: zero bytes after them.
+    pub fn push_array(&mut self, array: A, n_elements: usize, element_bytes: usize, n_zeros: usize) {
+        self.waiting_bytes += n_elements * element_bytes + n_zeros;
+        self.waiting.push_back(Segment::Array { array, element_bytes, next: 0, end: n_elements, zeros: n_zeros });
     }
 
     /// The next bytes to write; empty if nothing is queued. Encodes at most one piece.
@@ -134,7 +91,7 @@ impl Outbox {
                 }
                 Some(Segment::Array { array, element_bytes, next, end, zeros }) => {
                     let n_elements = (limit::PIECE_BYTES / *element_bytes).min(*end - *next);
-                    dbr::put_elements(array, *next..*next + n_elements, &mut self.bytes);
+                    array.encode(*next..*next + n_elements, &mut self.bytes);
                     *next += n_elements;
                     if n_elements == 0 {
                         let n_zeros = limit::PIECE_BYTES.min(*zeros);
@@ -174,61 +131,76 @@ mod tests {
 
     use super::*;
 
-    fn header(payload_bytes: usize, count: u32) -> Header {
-        Header { command: 15, payload_bytes: payload_bytes as u32, data_type: 5, count, p1: 1, p2: 2 }
+    /// Four bytes for each element.
+    impl QueuedArray for Arc<Vec<u32>> {
+        fn encode(&self, range: Range<usize>, out: &mut Vec<u8>) {
+            out.extend(self[range].iter().flat_map(|element| element.to_be_bytes()));
+        }
     }
 
-    #[test]
-    fn a_large_array_is_sent_in_order_without_a_full_copy() {
-        let elements = Arc::new((0..100_003).collect::<Vec<i32>>());
-        let reading = Reading::bare(Value::Array(Array::I32(elements.clone())));
-        let small = Reading::bare(Value::from(7));
-        let (mut outbox, mut expected) = (Outbox::default(), Vec::new());
-        for (count, reading) in [(1, &small), (0, &reading), (1, &small), (100_010, &reading)] {
-            outbox.push_value(DbrType(5), count, reading, header).unwrap();
-            let mut payload = Vec::new();
-            let n_sent = dbr::encode(DbrType(5), count, reading, &mut payload).unwrap();
-            header(payload.len(), n_sent).encode(&mut expected);
-            expected.append(&mut payload);
-        }
-        assert!(outbox.pending_bytes() > 800_000);
-        assert_eq!(Arc::strong_count(&elements), 4);
-
-        let mut sent = Vec::new();
+    /// All bytes, sent in parts of 10 kB, and the size of the longest piece that was ready at once.
+    fn drained(outbox: &mut Outbox<Arc<Vec<u32>>>) -> (Vec<u8>, usize) {
+        let (mut sent, mut longest) = (Vec::new(), 0);
         loop {
             let ready = outbox.ready();
             if ready.is_empty() {
-                break;
+                return (sent, longest);
             }
-            assert!(ready.len() <= limit::PIECE_BYTES + 100);
+            longest = longest.max(ready.len());
             let n = ready.len().min(10_000);
             sent.extend_from_slice(&ready[..n]);
             outbox.sent(n);
         }
-
-        assert!(sent == expected);
-        assert_eq!(outbox.pending_bytes(), 0);
     }
 
     #[test]
-    fn padding_to_a_million_elements_takes_no_memory_before_it_is_sent() {
+    fn bytes_and_arrays_are_sent_in_order_and_arrays_are_encoded_in_pieces() {
+        let array = Arc::new((0..100_003).collect::<Vec<u32>>());
         let mut outbox = Outbox::default();
-        for _ in 0..1000 {
-            outbox.push_value(DbrType(6), 1_000_000, &Reading::bare(Value::from(1.5)), header).unwrap();
-        }
+        outbox.push(|bytes| bytes.extend_from_slice(b"first"));
+        outbox.push_array(array.clone(), 100_000, 4, 6);
+        outbox.push(|bytes| bytes.extend_from_slice(b"second"));
+        outbox.push(|bytes| bytes.extend_from_slice(b"third"));
+        outbox.push_array(array.clone(), 0, 4, 300_000);
+        outbox.push(|bytes| bytes.extend_from_slice(b"last"));
+        let (n_pending, n_owners) = (outbox.pending_bytes(), Arc::strong_count(&array));
+
+        let (sent, longest) = drained(&mut outbox);
+
+        let mut expected = b"first".to_vec();
+        array.encode(0..100_000, &mut expected);
+        expected.extend_from_slice(b"\0\0\0\0\0\0secondthird");
+        expected.resize(expected.len() + 300_000, 0);
+        expected.extend_from_slice(b"last");
+        assert!(sent == expected);
+        assert_eq!((n_pending, outbox.pending_bytes(), longest), (expected.len(), 0, limit::PIECE_BYTES));
+        assert_eq!((n_owners, Arc::strong_count(&array)), (3, 1));
+    }
+
+    #[test]
+    fn a_long_queue_of_small_messages_is_sent_in_parts() {
+        let mut outbox = Outbox::default();
+        let numbers = Arc::new((0..100_000).collect::<Vec<u32>>());
+        (0..100_000).for_each(|index| outbox.push(|bytes| numbers.encode(index..index + 1, bytes)));
+
+        let (sent, _) = drained(&mut outbox);
 
         let mut expected = Vec::new();
-        header(8_000_000, 1_000_000).encode(&mut expected);
-        expected.extend_from_slice(&1.5f64.to_be_bytes());
-        assert_eq!(outbox.pending_bytes(), 1000 * (24 + 8_000_000));
-        assert!(outbox.bytes.len() < 100);
-        let mut sent = Vec::new();
-        while sent.len() < 24 + 8_000_000 {
-            let ready = outbox.ready().to_vec();
-            outbox.sent(ready.len());
-            sent.extend(ready);
-        }
-        expected.resize(24 + 8_000_000, 0);
-        assert!(sent.starts_with(&expected));
+        numbers.encode(0..100_000, &mut expected);
+        assert!(sent == expected);
+    }
+
+    #[test]
+    fn the_next_bytes_are_accessible_only_while_nothing_is_queued_behind_them() {
+        let mut outbox = Outbox::default();
+        outbox.next_bytes().unwrap().extend_from_slice(b"first");
+        outbox.push_array(Arc::new(vec![7]), 1, 4, 0);
+
+        assert!(outbox.next_bytes().is_none());
+        outbox.push(|bytes| bytes.extend_from_slice(b"last"));
+        assert!(outbox.next_bytes().is_none());
+
+        assert_eq!(drained(&mut outbox).0, b"first\0\0\0\x07last");
+        assert!(outbox.next_bytes().is_some());
     }
 }

@@ -17,6 +17,7 @@ use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
+use crate::value_message::{DbrArray, push_value};
 use crate::{limit, search};
 
 /// The server end of a circuit.
@@ -29,7 +30,7 @@ pub struct Circuit {
 /// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
 struct ServerState {
-    outbox: Outbox,
+    outbox: Outbox<DbrArray>,
     events: Vec<Event>,
     channels: Slab<OpenChannel>,
     /// Channels that were cleared by one of the latest events. Their numbers are not reused before the caller has
@@ -129,7 +130,7 @@ impl Circuit {
             (Ok(reading), ReadReply::Notify(ioid)) => {
                 let status = Eca::NORMAL;
                 let header = |bytes, count| Answer::ReadNotify { dbr, count, status, ioid }.header(bytes);
-                match self.inner.outbox.push_value(dbr, count, reading, header) {
+                match push_value(&mut self.inner.outbox, dbr, count, reading, header) {
                     Ok(()) => return,
                     Err(_) => Eca::GETFAIL,
                 }
@@ -182,7 +183,7 @@ impl Circuit {
             Ok(reading) => {
                 let status = Eca::NORMAL;
                 let header = |bytes, count| Answer::EventAdd { dbr, count, status, subscription }.header(bytes);
-                self.inner.outbox.push_value(dbr, count, reading, header)
+                push_value(&mut self.inner.outbox, dbr, count, reading, header)
             }
             Err(status) => {
                 self.inner.refuse_update(dbr, count, subscription, status);
@@ -466,7 +467,7 @@ impl ServerState {
         // Replies contain the client's channel number in the word where requests have the server's.
         let header = |bytes, count| Answer::Read { dbr, count, sid: Sid(cid.0), ioid }.header(bytes);
         if dbr != DbrType(0) || count != 1 {
-            return self.outbox.push_value(dbr, count, reading, header);
+            return push_value(&mut self.outbox, dbr, count, reading, header);
         }
         let mut payload = Vec::new();
         dbr::encode(dbr, 1, reading, &mut payload)?;
