@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
+use fodo_engine::outbox::Outbox;
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use crate::dbr::{self, AttributeLevel, DbrType, MalformedPayload};
 use crate::eca::Eca;
 use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::outbox::Outbox;
 use crate::search::explicit_ip;
 use crate::limit;
 use crate::value_message::{DbrArray, push_value};

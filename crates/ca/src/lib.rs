@@ -12,7 +12,6 @@ pub mod eca;
 mod frame;
 pub mod limit;
 pub mod message;
-pub mod outbox;
 pub mod repeater;
 pub mod search;
 pub mod server;

@@ -6,10 +6,6 @@ use std::time::Duration;
 /// instead of as one message in memory. Below this size one more copy is cheaper than the bookkeeping.
 pub const BULK_BYTES: usize = 64 * 1024;
 
-/// Size of the pieces in which an array is encoded. One piece stays in the second-level cache until the socket has
-/// taken it.
-pub const PIECE_BYTES: usize = 128 * 1024;
-
 /// The maximum number of elements for which memory is allocated before any of them has arrived.
 pub const RESERVED_ELEMENTS_MAX: usize = 1024 * 1024;
 
@@ -156,7 +152,7 @@ mod tests {
         for (what, limit, least) in [
             ("an error reply that contains a request and its name", SMALL_PAYLOAD_BYTES as usize, 4 * NAME_BYTES),
             ("every small payload in one message", BULK_BYTES, SMALL_PAYLOAD_BYTES as usize),
-            ("two of the least bulk arrays in a piece", PIECE_BYTES, 2 * BULK_BYTES),
+            ("two of the least bulk arrays in a piece", fodo_engine::limit::PIECE_BYTES, 2 * BULK_BYTES),
             ("a million elements", RESERVED_ELEMENTS_MAX, million),
             ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
             ("more servers than any plant has", BEACON_SERVERS, 10_000),

@@ -7,6 +7,7 @@ mod write;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading};
+use fodo_engine::outbox::Outbox;
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use slab::Slab;
 
@@ -15,7 +16,6 @@ use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
 use crate::frame::{Framer, MessageHandler, Plan};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
 use crate::value_message::{DbrArray, push_value};
 use crate::{limit, search};

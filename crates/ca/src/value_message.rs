@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use fodo_data::{Array, ConvertError, Reading, Value};
+use fodo_engine::outbox::{Outbox, QueuedArray};
 
 use crate::dbr::{self, DbrType, WireValue};
 use crate::limit;
 use crate::message::{HEADER_BYTES, Header, padded};
-use crate::outbox::{Outbox, QueuedArray};
 
 /// An array whose elements are encoded as in a DBR payload.
 pub struct DbrArray(Array);
@@ -116,7 +116,7 @@ mod tests {
             if ready.is_empty() {
                 break;
             }
-            assert!(ready.len() <= limit::PIECE_BYTES + 100);
+            assert!(ready.len() <= fodo_engine::limit::PIECE_BYTES + 100);
             let n = ready.len().min(10_000);
             sent.extend_from_slice(&ready[..n]);
             outbox.sent(n);

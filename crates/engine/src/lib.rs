@@ -3,6 +3,7 @@
 
 pub mod limit;
 mod numbers;
+pub mod outbox;
 mod rights;
 pub mod ring;
 mod roster;

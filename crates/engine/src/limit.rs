@@ -20,6 +20,10 @@ pub const SEARCH_LEAST_BYTES: usize = 1472;
 /// site has hosts.
 pub const SEARCH_SOURCES: usize = 4096;
 
+/// Size of the pieces in which an array is encoded. One piece stays in the second-level cache until the socket has
+/// taken it.
+pub const PIECE_BYTES: usize = 128 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
