@@ -1,17 +1,17 @@
 //! Name search over UDP: the client's searcher, the server's responder, and beacons.
 
 mod name;
+mod schedule;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
-use fodo_engine::{Cid, NumberMap};
+use fodo_engine::Cid;
 
 pub use self::name::HasName;
-use self::name::SearchedName;
+use self::schedule::SearchSchedule;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::limit;
 
@@ -59,30 +59,8 @@ const THE_SENDER: u32 = u32::MAX;
 /// `N`: the owner of the name, so that a client that searches for a million names need not store them twice.
 #[derive(Debug)]
 pub struct Searcher<N = Arc<str>> {
-    names: NumberMap<Cid, SearchedName<N>>,
-    /// Names by the time of their next search. Entries of names that were removed or rescheduled are skipped.
-    due: BTreeMap<Instant, VecDeque<Cid>>,
+    schedule: SearchSchedule<N>,
     sequence: u32,
-    jitter: u64,
-    /// Datagrams that may still be in the receive buffers of servers: sent since the last pause, and not replied to.
-    n_unanswered: usize,
-    /// When these datagrams count as read, with or without replies, if nothing is sent or received before.
-    pause_until: Option<Instant>,
-    /// The first time seen, the origin of the time grid.
-    origin: Option<Instant>,
-    period_max: Duration,
-    boost: BoostState,
-}
-
-/// How often all names may be searched for at once; the comment says what is awaited.
-#[derive(Clone, Copy, Debug)]
-enum BoostState {
-    /// The next reason for a boost.
-    Ready,
-    /// The end of the pause after a boost. The pause doubles with each boost that follows soon.
-    Resting { until: Instant, pause: Duration },
-    /// The same, with the next boost already requested.
-    Requested { until: Instant, pause: Duration },
 }
 
 impl Searcher {
@@ -100,103 +78,37 @@ impl Searcher {
 impl<N: HasName> Searcher<N> {
     /// The same as [`Searcher::new`], for any owner of names.
     pub fn of(seed: u64) -> Searcher<N> {
-        Searcher {
-            names: NumberMap::default(),
-            due: BTreeMap::new(),
-            sequence: 0,
-            jitter: seed | 1,
-            n_unanswered: 0,
-            pause_until: None,
-            origin: None,
-            period_max: limit::SEARCH_PERIOD_MAX,
-            boost: BoostState::Ready,
-        }
+        Searcher { schedule: SearchSchedule::new(seed), sequence: 0 }
     }
 
     /// Sets the maximum time between two searches for a name (EPICS_CA_MAX_SEARCH_PERIOD).
     pub fn set_period_max(&mut self, period_max: Duration) {
-        self.period_max = period_max.max(limit::SEARCH_PERIOD_MIN);
+        self.schedule.set_period_max(period_max);
     }
 
-    /// Starts searching for a name after a pause, for example when a server claims a name that it does not serve. Later
-    /// periods start at the pause.
+    /// Starts searching for a name after a pause; see [`SearchSchedule::add_after`].
     pub fn add_after(&mut self, cid: Cid, name: N, pause: Duration, now: Instant) {
-        let at = now + pause;
-        self.names.insert(cid, SearchedName::new(name, at, pause.max(limit::SEARCH_PERIOD_MIN)));
-        self.due.entry(at).or_default().push_back(cid);
+        self.schedule.add_after(cid, name, pause, now);
     }
 
-    /// Starts searching for a name whose server was lost: soon, in the same datagrams as other names of that server,
-    /// but not in step with other clients. Later periods grow slowly, so that the name is found within about a quarter
-    /// of the time for which no server had it.
+    /// Starts searching for a name whose server was lost; see [`SearchSchedule::add_lost`].
     pub fn add_lost(&mut self, cid: Cid, name: N, now: Now) {
-        let at = self.soon(now.monotonic, limit::LOST_SPREAD);
-        let mut name = SearchedName::new(name, at, limit::SEARCH_PERIOD_MIN);
-        name.is_lost = true;
-        self.names.insert(cid, name);
-        self.due.entry(at).or_default().push_back(cid);
+        self.schedule.add_lost(cid, name, now.monotonic);
     }
 
-    /// A time within `spread` from now, on a grid so that neighbours share datagrams.
-    fn soon(&mut self, now: Instant, spread: Duration) -> Instant {
-        let origin = *self.origin.get_or_insert(now);
-        on_grid(origin, now + spread.mul_f64(self.chance()), limit::SEARCH_GRID)
-    }
-
-    /// A random number from 0 to 1.
-    fn chance(&mut self) -> f64 {
-        self.jitter = self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.jitter >> 40) as f64 / (1 << 24) as f64
-    }
-
-    /// Requests a search for all names, because names may now be found that were not found before: a server has
-    /// started, or a network has come up. The searches are sent within [`limit::BOOST_SPREAD`], or later if the
-    /// previous boost was recent.
+    /// Requests a search for all names; see [`SearchSchedule::boost`].
     pub fn boost(&mut self, now: Now) {
-        match self.boost {
-            BoostState::Ready => self.boost_now(now.monotonic, limit::BOOST_PAUSES.0),
-            BoostState::Resting { until, pause } => self.boost = BoostState::Requested { until, pause },
-            BoostState::Requested { .. } => {}
-        }
-    }
-
-    fn boost_now(&mut self, now: Instant, pause: Duration) {
-        self.boost = BoostState::Resting { until: now + pause, pause };
-        let late: Vec<Cid> = self.due.range(now + limit::BOOST_SPREAD..).flat_map(|(_, cids)| cids).copied().collect();
-        // The rest of the list is due before that anyway.
-        drop(self.due.split_off(&(now + limit::BOOST_SPREAD)));
-        for cid in late {
-            if self.names.get(cid).is_none_or(|name| name.at < now + limit::BOOST_SPREAD) {
-                continue;
-            }
-            let at = self.soon(now, limit::BOOST_SPREAD);
-            if let Some(name) = self.names.get_mut(cid) {
-                name.at = at;
-                name.set_period(name.period().min(limit::BOOST_PERIOD));
-            }
-            self.due.entry(at).or_default().push_back(cid);
-        }
-    }
-
-    fn tick_boost(&mut self, now: Instant) {
-        match self.boost {
-            BoostState::Requested { until, pause } if until <= now => {
-                self.boost_now(now, (pause * 2).min(limit::BOOST_PAUSES.1));
-            }
-            // No boost was requested for another pause.
-            BoostState::Resting { until, pause } if until + pause <= now => self.boost = BoostState::Ready,
-            _ => {}
-        }
+        self.schedule.boost(now.monotonic);
     }
 
     /// Stops searching for a name; unknown numbers are ignored.
     pub fn remove(&mut self, cid: Cid) {
-        self.names.remove(cid);
+        self.schedule.remove(cid);
     }
 
     /// The number of names being searched for.
     pub fn n_names(&self) -> usize {
-        self.names.len()
+        self.schedule.n_names()
     }
 
     /// Processes a datagram and removes claimed names. Names that were not being searched for are reported with
@@ -209,9 +121,7 @@ impl<N: HasName> Searcher<N> {
             is_answered |= self.claimed(cid, SocketAddr::new(ip, port), claims);
         });
         if is_answered {
-            // A server has read one datagram, so another may be sent.
-            self.n_unanswered = self.n_unanswered.saturating_sub(1);
-            self.pause_until = Some(now.monotonic + limit::SEARCH_PAUSE);
+            self.schedule.answered(now.monotonic);
         }
     }
 
@@ -220,37 +130,33 @@ impl<N: HasName> Searcher<N> {
         if !is_endpoint(server) {
             return false;
         }
-        let is_first = self.names.remove(cid).is_some();
+        let is_first = self.schedule.remove(cid);
         claims.push(Claim { cid, server, is_first });
         is_first
     }
 
     /// Performs actions that are due at `now`. Call it after processing all received datagrams.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
-        self.tick_boost(now.monotonic);
-        if self.pause_until.is_some_and(|until| until <= now.monotonic) {
-            (self.n_unanswered, self.pause_until) = (0, None);
-        }
+        self.schedule.tick(now.monotonic);
         self.send_due_searches(now, out);
     }
 
     /// Searches for names that are due, as far as the limit on datagrams in transit allows. There may be unprocessed
     /// replies, so this does not interpret silence.
     pub fn send_due_searches(&mut self, now: Now, out: &mut Vec<Datagram>) {
-        let n_most = limit::SEARCH_BURST.saturating_sub(self.n_unanswered);
+        let n_most = self.schedule.n_datagrams_max();
         if n_most == 0 {
             return;
         }
-        let origin = *self.origin.get_or_insert(now.monotonic);
         let n_before = out.len();
         let mut packet = Vec::new();
-        while let Some(cid) = self.pop_due(now.monotonic) {
-            let Some(name) = self.names.get(cid) else { continue };
-            let n_message = message::HEADER_BYTES + message::padded(name.owner.name().len() + 1);
+        while let Some((cid, owner)) = self.schedule.next_due(now.monotonic) {
+            let name = owner.name();
+            let n_message = message::HEADER_BYTES + message::padded(name.len() + 1);
             if packet.len() + n_message > limit::SEARCH_BYTES && !packet.is_empty() {
                 out.push(Datagram { to: None, bytes: std::mem::take(&mut packet) });
                 if out.len() - n_before == n_most {
-                    self.due.entry(name.at).or_default().push_front(cid);
+                    self.schedule.put_back(cid);
                     break;
                 }
             }
@@ -261,77 +167,19 @@ impl<N: HasName> Searcher<N> {
                 version.encode(&mut packet);
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
-            message::encode_text(&mut packet, |size| request.header(size), name.owner.name().as_bytes());
-            self.reschedule(cid, now.monotonic, origin);
+            message::encode_text(&mut packet, |size| request.header(size), name.as_bytes());
+            self.schedule.searched(cid, now.monotonic);
         }
         if !packet.is_empty() {
             out.push(Datagram { to: None, bytes: packet });
         }
-        let n_sent = out.len() - n_before;
-        self.n_unanswered += n_sent;
-        if n_sent > 0 {
-            self.pause_until = Some(now.monotonic + limit::SEARCH_PAUSE);
-        }
-    }
-
-    /// Schedules the next search for a name that has just been searched for.
-    fn reschedule(&mut self, cid: Cid, now: Instant, origin: Instant) {
-        // Adds up to a quarter, so that names of a lost server do not get back in step. Long periods may also shrink to
-        // two fifths; otherwise names that started together would be searched for in waves for a quarter of an hour.
-        let chance = self.chance();
-        let Some(name) = self.names.get_mut(cid) else { return };
-        let period = name.period();
-        let ahead = match period {
-            period if period < limit::SEARCH_PERIOD_LONG => period + (period / 4).mul_f64(chance),
-            period => (period / 5) * 2 + period.mul_f64(0.85 * chance),
-        };
-        // The grid is coarser for longer periods, so that names due at about the same time share datagrams.
-        name.at = on_grid(origin, now + ahead, (period / 32).max(limit::SEARCH_GRID));
-        let next = match name.is_lost && period >= limit::LOST_PERIOD {
-            true => period + period / 4,
-            false => period * 2,
-        };
-        name.set_period(next.min(self.period_max));
-        self.due.entry(name.at).or_default().push_back(cid);
-    }
-
-    /// The next name that is due.
-    fn pop_due(&mut self, now: Instant) -> Option<Cid> {
-        loop {
-            let mut first = self.due.first_entry()?;
-            if *first.key() > now {
-                return None;
-            }
-            let at = *first.key();
-            let cid = first.get_mut().pop_front();
-            if first.get().is_empty() {
-                first.remove();
-            }
-            if let Some(cid) = cid
-                && self.names.get(cid).is_some_and(|name| name.at == at)
-            {
-                return Some(cid);
-            }
-        }
+        self.schedule.sent(out.len() - n_before, now.monotonic);
     }
 
     /// The latest time to call [`Searcher::tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        let due = *self.due.first_key_value()?.0;
-        let is_full = self.n_unanswered >= limit::SEARCH_BURST;
-        let due = self.pause_until.filter(|_| is_full).map_or(due, |until| until.max(due));
-        Some(match self.boost {
-            BoostState::Requested { until, .. } => due.min(until),
-            _ => due,
-        })
+        self.schedule.deadline()
     }
-}
-
-/// The first time at or after `at` that is a whole number of steps after the origin.
-fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
-    let step_ms = (step.as_millis() as u64).max(1);
-    let since_origin_ms = at.saturating_duration_since(origin).as_millis() as u64;
-    origin + Duration::from_millis(since_origin_ms.div_ceil(step_ms) * step_ms)
 }
 
 /// The address in a reply or beacon; `None` for the sender's address.
@@ -552,31 +400,6 @@ mod tests {
         assert_eq!(searcher.n_names(), 0);
     }
 
-    #[test]
-    fn a_lost_name_is_searched_within_a_third_of_its_time_offline() {
-        for seed in 1..20 {
-            let start = Now::for_test();
-            let mut searcher = Searcher::new(seed);
-            searcher.add_lost(Cid(1), "lost".into(), start);
-            let (mut now, mut out, mut n_searches) = (start, Vec::new(), 0);
-
-            while now.monotonic < start.monotonic + Duration::from_secs(300) {
-                searcher.tick(now, &mut out);
-                n_searches += out.drain(..).count();
-                let next = searcher.deadline().expect("a name is searched for until it is found");
-                let away = now.monotonic - start.monotonic;
-                assert!(
-                    next - now.monotonic < away / 3 + limit::LOST_PERIOD * 2,
-                    "{:?} after {away:?}",
-                    next - now.monotonic
-                );
-                now = now + (next - now.monotonic).max(Duration::from_micros(1));
-            }
-
-            assert!(n_searches < 40, "{n_searches} searches in five minutes");
-        }
-    }
-
     // Row 56 of docs/reference/faults.md.
     #[test]
     fn searches_for_100000_absent_names_send_fewer_than_20_datagrams_per_second() {
@@ -703,46 +526,6 @@ mod tests {
         assert_eq!(answers, []);
     }
 
-    /// The times of the searches for one absent name, during `time` after its start.
-    fn search_times(seed: u64, time: Duration) -> Vec<Duration> {
-        let start = Now::for_test();
-        let mut searcher = Searcher::new(seed);
-        searcher.add(Cid(1), "absent", start);
-        searches(&mut searcher, start, start + time).into_iter().map(|(at, _)| at).collect()
-    }
-
-    #[test]
-    fn the_periods_between_searches_double_from_32_ms_to_300_s() {
-        let times = search_times(8, Duration::from_secs(7200));
-
-        let mut period = limit::SEARCH_PERIOD_MIN;
-        assert_eq!(times[0], Duration::ZERO);
-        for pair in times.windows(2) {
-            let gap = pair[1] - pair[0];
-            let least = if period < limit::SEARCH_PERIOD_LONG { period } else { period * 2 / 5 };
-            let most = period * 5 / 4 + limit::SEARCH_GRID.max(period / 32);
-            assert!((least..=most).contains(&gap), "{gap:?} is not a period of {period:?}");
-            period = (period * 2).min(limit::SEARCH_PERIOD_MAX);
-        }
-        assert_eq!(period, limit::SEARCH_PERIOD_MAX);
-    }
-
-    #[test]
-    fn clients_that_start_together_do_not_search_in_step() {
-        let clients: Vec<Vec<Duration>> =
-            (0..100).map(|seed| search_times(seed * 977, Duration::from_secs(3600))).collect();
-        let range_of_gap = |index: usize| {
-            let gaps = clients.iter().map(|times| (times[index + 1] - times[index]).as_secs_f64());
-            (gaps.clone().fold(f64::MAX, f64::min), gaps.fold(0.0, f64::max))
-        };
-
-        // The ninth period is 8.192 s, the sixteenth is the longest.
-        let (least, most) = range_of_gap(8);
-        assert!(least < 8.8 && most > 9.7, "{least} to {most}");
-        let (least, most) = range_of_gap(15);
-        assert!(least < 150.0 && most > 340.0, "{least} to {most}");
-    }
-
     #[test]
     fn searches_fill_their_datagrams_and_an_oversized_name_gets_its_own() {
         let now = Now::for_test();
@@ -838,85 +621,6 @@ mod tests {
         assert_eq!((searcher.n_names(), out.len(), n_messages(&out[0].bytes)), (1, 1, 2));
         assert!(searcher.claimed(Cid(2), SERVER, &mut Vec::new()));
         assert!(!searcher.claimed(Cid(1), SERVER, &mut Vec::new()));
-    }
-
-    #[test]
-    fn a_name_added_with_a_pause_is_searched_after_it_and_then_at_longer_periods() {
-        let start = Now::for_test();
-        let mut searcher = Searcher::new(14);
-        let pause = Duration::from_secs(8);
-        searcher.add_after(Cid(1), "x".into(), pause, start.monotonic);
-
-        let times: Vec<Duration> =
-            searches(&mut searcher, start, start + pause * 3).into_iter().map(|(at, _)| at).collect();
-
-        assert_eq!((times.len(), times[0]), (2, pause));
-        assert!((pause * 2..=pause * 2 + pause / 4 + pause / 32).contains(&times[1]), "{times:?}");
-    }
-
-    #[test]
-    fn the_maximum_search_period_is_at_least_the_minimum() {
-        let start = Now::for_test();
-        let mut searcher = Searcher::new(15);
-        searcher.set_period_max(Duration::ZERO);
-        searcher.add(Cid(1), "x", start);
-
-        let n_searches = searches(&mut searcher, start, start + limit::SEARCH_PERIOD_MIN * 100).len();
-
-        assert!((50..=100).contains(&n_searches), "{n_searches}");
-    }
-
-    #[test]
-    fn a_boost_advances_late_names_and_does_not_delay_names_due_soon() {
-        let start = Now::for_test();
-        let mut searcher = Searcher::new(16);
-        searcher.add(Cid(1), "late", start);
-        let quiet = start + Duration::from_secs(3600);
-        searches(&mut searcher, start, quiet);
-        let soon = quiet + limit::BOOST_SPREAD / 2;
-        searcher.add_after(Cid(2), "soon".into(), limit::BOOST_SPREAD / 2, quiet.monotonic);
-
-        searcher.boost(quiet);
-
-        let seen = searches(&mut searcher, quiet, quiet + limit::BOOST_SPREAD + limit::SEARCH_GRID);
-        assert!(seen.iter().any(|(at, _)| *at == soon.monotonic - quiet.monotonic), "{seen:?}");
-        assert!(seen.iter().map(|(_, n_names)| n_names).sum::<usize>() >= 2, "{seen:?}");
-        let next = searcher.deadline().unwrap() - quiet.monotonic;
-        assert!(next < limit::BOOST_PERIOD * 2, "the boosted name is searched again after {next:?}");
-    }
-
-    #[test]
-    fn repeated_boosts_wait_for_doubling_pauses_that_reset_after_a_quiet_time() {
-        let start = Now::for_test();
-        let mut searcher = Searcher::new(17);
-        searcher.add(Cid(1), "absent", start);
-        let at = |seconds: f64| start + Duration::from_secs(3600) + Duration::from_secs_f64(seconds);
-        searches(&mut searcher, start, at(0.0));
-        let tick = |searcher: &mut Searcher, now: Now| {
-            searcher.tick(now, &mut Vec::new());
-            searcher.deadline().unwrap()
-        };
-        searcher.boost(at(0.0));
-        searches(&mut searcher, at(0.0), at(0.5));
-
-        for (reason_s, heeded_s) in [(0.5, 1.0), (1.5, 3.0), (3.5, 7.0)] {
-            searcher.boost(at(reason_s));
-            searcher.boost(at(reason_s));
-            searches(&mut searcher, at(reason_s), at(heeded_s - 0.01));
-            assert_eq!(tick(&mut searcher, at(heeded_s - 0.01)), at(heeded_s).monotonic);
-            let next = tick(&mut searcher, at(heeded_s));
-            assert!(next <= (at(heeded_s) + limit::BOOST_SPREAD + limit::SEARCH_GRID).monotonic);
-            searches(&mut searcher, at(heeded_s), at(heeded_s + 0.5));
-        }
-        // The pause that began at 7 s ends at 15 s, followed by a quiet time of the same length.
-        searches(&mut searcher, at(7.5), at(23.0));
-        tick(&mut searcher, at(23.0));
-        searcher.boost(at(23.1));
-        let next = tick(&mut searcher, at(23.1));
-        assert!(next <= (at(23.1) + limit::BOOST_SPREAD + limit::SEARCH_GRID).monotonic);
-        searcher.boost(at(23.6));
-        searches(&mut searcher, at(23.1), at(24.09));
-        assert_eq!(tick(&mut searcher, at(24.09)), at(24.1).monotonic);
     }
 
     /// A datagram from a client of this minor version, with searches for these names.
