@@ -15,6 +15,7 @@ use fodo_ca::traffic::SearchMonitor;
 use fodo_ca::limit;
 use fodo_data::Now;
 use fodo_engine::Cid;
+use fodo_engine::limit::SEARCH_BURST;
 
 /// The number of names being searched for.
 const NAMES: u32 = 8;
@@ -107,7 +108,7 @@ impl Listeners {
     fn check(&mut self, now: Now) {
         let mut out = Vec::new();
         self.searcher.tick(now, &mut out);
-        assert!(out.len() <= limit::SEARCH_BURST && out.iter().all(|sent| sent.bytes.len() <= limit::SEARCH_BYTES));
+        assert!(out.len() <= SEARCH_BURST && out.iter().all(|sent| sent.bytes.len() <= limit::SEARCH_BYTES));
         assert_eq!(self.searcher.n_names(), NAMES as usize);
         assert!(self.searcher.deadline().is_some(), "a name being searched for has a next search time");
         self.traffic.tick(now, &mut out);

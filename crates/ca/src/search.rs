@@ -1,17 +1,13 @@
 //! Name search over UDP: the client's searcher, the server's responder, and beacons.
 
-mod name;
-mod schedule;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 use fodo_engine::Cid;
+use fodo_engine::search::{HasName, SearchSchedule};
 
-pub use self::name::HasName;
-use self::schedule::SearchSchedule;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::limit;
 
@@ -379,6 +375,8 @@ fn n_messages(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use fodo_engine::limit::{BOOST_SPREAD, LOST_SPREAD, SEARCH_BURST, SEARCH_GRID, SEARCH_PAUSE};
+
     use super::*;
 
     const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 40_000);
@@ -438,7 +436,7 @@ mod tests {
         let unread = n_sent(&mut |out| searcher.send_due_searches(later, out));
         let read = n_sent(&mut |out| searcher.tick(later, out));
 
-        assert_eq!((at_first, unread, read), (limit::SEARCH_BURST, 0, limit::SEARCH_BURST));
+        assert_eq!((at_first, unread, read), (SEARCH_BURST, 0, SEARCH_BURST));
     }
 
     /// All searches until `until`, with their times and numbers of names.
@@ -463,7 +461,7 @@ mod tests {
         let mut searcher = Searcher::new(5);
         (0..2000).for_each(|cid| searcher.add_lost(Cid(cid), format!("lost:{cid:06}").into(), start));
 
-        let seen = searches(&mut searcher, start, start + limit::LOST_SPREAD + limit::SEARCH_GRID);
+        let seen = searches(&mut searcher, start, start + LOST_SPREAD + SEARCH_GRID);
 
         assert!(seen.len() < 2000 / 10, "{} datagrams for 2000 names", seen.len());
         assert!(seen.iter().map(|(_, n_names)| n_names).sum::<usize>() >= 2000, "all within the spread");
@@ -494,7 +492,7 @@ mod tests {
         searches(&mut searcher, start, quiet);
 
         searcher.boost(quiet);
-        let at_once = searches(&mut searcher, quiet, quiet + limit::BOOST_SPREAD * 4);
+        let at_once = searches(&mut searcher, quiet, quiet + BOOST_SPREAD * 4);
         let (mut now, mut n_sent) = (quiet + Duration::from_secs(1), 0);
         for _ in 0..3600 {
             searcher.boost(now);
@@ -553,19 +551,19 @@ mod tests {
         let (mut out, mut claims) = (Vec::new(), Vec::new());
         let mut answer = Vec::new();
         Answer::Search { port: 5064, count: 0, address: THE_SENDER, cid: Cid(0) }.encode(&mut answer);
-        let answered_at = start + limit::SEARCH_PAUSE / 2;
+        let answered_at = start + SEARCH_PAUSE / 2;
 
         searcher.tick(start, &mut out);
-        assert_eq!(searcher.deadline(), Some(start.monotonic + limit::SEARCH_PAUSE));
+        assert_eq!(searcher.deadline(), Some(start.monotonic + SEARCH_PAUSE));
         out.clear();
         searcher.handle(SERVER, &answer, answered_at, &mut claims);
         searcher.tick(answered_at, &mut out);
         assert_eq!(out.len(), 1);
-        assert_eq!(searcher.deadline(), Some(answered_at.monotonic + limit::SEARCH_PAUSE));
-        searcher.tick(start + limit::SEARCH_PAUSE, &mut out);
+        assert_eq!(searcher.deadline(), Some(answered_at.monotonic + SEARCH_PAUSE));
+        searcher.tick(start + SEARCH_PAUSE, &mut out);
         assert_eq!(out.len(), 1);
-        searcher.tick(answered_at + limit::SEARCH_PAUSE, &mut out);
-        assert_eq!(out.len(), 1 + limit::SEARCH_BURST);
+        searcher.tick(answered_at + SEARCH_PAUSE, &mut out);
+        assert_eq!(out.len(), 1 + SEARCH_BURST);
     }
 
     #[test]
@@ -580,7 +578,7 @@ mod tests {
         searcher.handle(SERVER, &version, start, &mut claims);
         searcher.tick(start, &mut out);
 
-        assert_eq!((out.len(), claims.len()), (limit::SEARCH_BURST, 0));
+        assert_eq!((out.len(), claims.len()), (SEARCH_BURST, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod outbox;
 mod rights;
 pub mod ring;
 mod roster;
+pub mod search;
 pub mod shares;
 
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};

@@ -24,6 +24,45 @@ pub const SEARCH_SOURCES: usize = 4096;
 /// taken it.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
+/// The minimum time between two searches for a name, and the first wait for a reply.
+pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
+
+/// The maximum time between two searches for a name that no server claims.
+pub const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(300);
+
+/// The search period from which on periods vary widely: a name that has been absent this long is not urgent.
+pub const SEARCH_PERIOD_LONG: Duration = Duration::from_secs(60);
+
+/// Maximum number of search datagrams sent before any reply arrives; more would be lost in the receive buffers of
+/// servers.
+pub const SEARCH_BURST: usize = 64;
+
+/// How long to wait for replies before sending more datagrams anyway: servers that do not have the names send no reply.
+pub const SEARCH_PAUSE: Duration = Duration::from_millis(2);
+
+/// Search times are rounded to whole multiples of this, so that names share datagrams.
+pub const SEARCH_GRID: Duration = Duration::from_millis(16);
+
+/// The first searches for the channels of a lost server are spread over this time, so that its clients do not all
+/// search at the same moment, and no client waits for long.
+pub const LOST_SPREAD: Duration = Duration::from_millis(50);
+
+/// From this period on, the search period of a name whose server was lost grows by a quarter with each search instead
+/// of doubling. A server that restarts elsewhere is found soon, at a cost of twenty searches per name in the first
+/// minute.
+pub const LOST_PERIOD: Duration = Duration::from_secs(1);
+
+/// After a search boost, the searches for all names are spread over this time.
+pub const BOOST_SPREAD: Duration = Duration::from_millis(100);
+
+/// The period after a boosted search, which doubles again from there: the boosted search may be lost, or arrive before
+/// a server that has just started listens. libca waits for 8 s.
+pub const BOOST_PERIOD: Duration = Duration::from_secs(1);
+
+/// The minimum and maximum pause between two search boosts. Even with forged beacons, a hundred thousand names cost no
+/// more than a few hundred datagrams per second.
+pub const BOOST_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
 #[cfg(test)]
 mod tests {
     use super::*;

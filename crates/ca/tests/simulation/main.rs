@@ -16,6 +16,7 @@ use fodo_engine::shares::SearchShares;
 use fodo_ca::{client, limit, server};
 use fodo_data::Now;
 use fodo_engine::Cid;
+use fodo_engine::limit::{SEARCH_BURST, SEARCH_PERIOD_MAX};
 
 use self::world::{Chance, World};
 
@@ -168,7 +169,7 @@ fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Durat
     while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
         let mut searches = Vec::new();
         searcher.tick(now, &mut searches);
-        assert!(searches.len() <= limit::SEARCH_BURST, "seed {seed}: the burst is limited");
+        assert!(searches.len() <= SEARCH_BURST, "seed {seed}: the burst is limited");
         for Datagram { to, bytes } in searches {
             assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
             (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
@@ -231,5 +232,5 @@ fn ten_thousand_served_names_are_found_quickly_with_few_datagrams() {
     // With nearly half of all datagrams lost, the maximum depends on a single datagram; only the median is meaningful.
     let mut durations: Vec<Duration> = searches.iter().map(|(_, durations, _)| *durations).collect();
     durations.sort_unstable();
-    assert!(durations[durations.len() / 2] < limit::SEARCH_PERIOD_MAX, "{durations:?}");
+    assert!(durations[durations.len() / 2] < SEARCH_PERIOD_MAX, "{durations:?}");
 }

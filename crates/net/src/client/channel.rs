@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use fodo_ca::search::HasName;
 use fodo_data::Array;
+use fodo_engine::search::HasName;
 use fodo_engine::{Cid, Rights};
 use fodo_lock::{Mutex, Rank};
 

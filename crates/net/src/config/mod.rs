@@ -253,7 +253,7 @@ impl ClientConfig {
             search_hosts: Vec::new(),
             interface_search_port: None,
             name_servers: Vec::new(),
-            search_period_max: fodo_ca::limit::SEARCH_PERIOD_MAX,
+            search_period_max: fodo_engine::limit::SEARCH_PERIOD_MAX,
             repeater_port: None,
             multicast_ttl: 1,
             echo_after: Duration::from_secs(30),

@@ -1,12 +1,13 @@
 //! The pace of searches: when to search for which name again, and how much to send at once.
 
+mod name;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use fodo_engine::{Cid, NumberMap};
-
-use super::name::SearchedName;
-use crate::limit;
+pub use self::name::HasName;
+use self::name::SearchedName;
+use crate::{Cid, NumberMap, limit};
 
 /// The names being searched for, and when to search for each of them again.
 ///
