@@ -1,6 +1,7 @@
 //! What the protocols share. No IO.
 #![forbid(unsafe_code)]
 
+mod id_map;
 pub mod limit;
 mod numbers;
 pub mod outbox;
@@ -10,6 +11,7 @@ mod roster;
 pub mod search;
 pub mod shares;
 
+pub use id_map::IdMap;
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};
 pub use rights::Rights;
 pub use roster::NumberMap;

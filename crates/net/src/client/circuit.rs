@@ -19,13 +19,12 @@ use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
 use fodo_data::{EventMask, Meta, Now};
-use fodo_engine::{Cid, Ioid, NumberMap, Sid, SubscriptionId};
+use fodo_engine::{Cid, IdMap, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_lock::{Mutex, MutexGuard, Rank};
 
 pub(super) use self::server_channel::{Expected, ServerChannel};
 use super::batch::{Batch, Failure};
 use super::channel::{ChannelCore, Trouble};
-use super::id_map::IdMap;
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Waiter};
 use super::role::{Reader, ReaderRole};

@@ -11,7 +11,6 @@ mod circuit;
 mod deadlines;
 pub mod diagnosis;
 mod error;
-mod id_map;
 pub mod many;
 mod monitor;
 mod name_server;

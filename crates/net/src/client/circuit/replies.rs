@@ -7,11 +7,10 @@ use fodo_ca::client::{Circuit as Machine, Event, Listener, RejectedRequest};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_data::{Now, Reading};
-use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_engine::{Cid, IdMap, Ioid, Sid, SubscriptionId};
 
 use super::super::batch::{Batch, Failure, PutOrFailure, finish_get};
 use super::super::channel::{Activated, ChannelCore, Responsiveness, Trouble};
-use super::super::id_map::IdMap;
 use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
 use super::super::operation::{OperationOutcome, Waiter};

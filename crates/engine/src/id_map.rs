@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 /// lookup is a single array access, and consecutive values are adjacent in memory. There are at least twice as many
 /// slots as values.
 #[derive(Debug)]
-pub(super) struct IdMap<K, V> {
+pub struct IdMap<K, V> {
     slots: Vec<Option<(u32, V)>>,
     n_values: usize,
     next: u32,
@@ -21,14 +21,14 @@ pub(super) struct IdMap<K, V> {
 const SLOTS_MIN: usize = 8;
 
 impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
-    /// Creates a map with numbers of this many bits.
-    pub(super) fn new(n_bits: u32) -> IdMap<K, V> {
+    /// Creates a map with numbers of this many bits, 1 to 32.
+    pub fn new(n_bits: u32) -> IdMap<K, V> {
         let last = u32::MAX >> (u32::BITS - n_bits);
         IdMap { slots: Vec::new(), n_values: 0, next: 0, last, key: PhantomData }
     }
 
     /// Inserts a value; returns its number.
-    pub(super) fn insert(&mut self, value: V) -> K {
+    pub fn insert(&mut self, value: V) -> K {
         if self.n_values * 2 >= self.slots.len() {
             self.grow((self.slots.len() * 2).max(SLOTS_MIN));
         }
@@ -59,8 +59,9 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
+    /// The value of a number.
     #[inline]
-    pub(super) fn get(&self, key: K) -> Option<&V> {
+    pub fn get(&self, key: K) -> Option<&V> {
         let number = key.into();
         match self.slots.get(self.slot(number)) {
             Some(Some((of, value))) if *of == number => Some(value),
@@ -68,8 +69,9 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
         }
     }
 
+    /// The same as [`IdMap::get`], mutable.
     #[inline]
-    pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let number = key.into();
         let slot = self.slot(number);
         match self.slots.get_mut(slot) {
@@ -78,7 +80,8 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: K) -> Option<V> {
+    /// Removes a value and returns it.
+    pub fn remove(&mut self, key: K) -> Option<V> {
         self.get(key)?;
         let slot = self.slot(key.into());
         let (_, value) = self.slots.get_mut(slot)?.take()?;
@@ -90,7 +93,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
     }
 
     /// Removes and returns the values for which the predicate is true.
-    pub(super) fn extract(&mut self, mut is_it: impl FnMut(&V) -> bool) -> Vec<V> {
+    pub fn extract(&mut self, mut is_it: impl FnMut(&V) -> bool) -> Vec<V> {
         let taken = self.slots.iter_mut().filter_map(|slot| slot.take_if(|(_, value)| is_it(value)));
         let values: Vec<V> = taken.map(|(_, value)| value).collect();
         self.n_values -= values.len();
@@ -98,7 +101,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
     }
 
     /// Removes and returns all values.
-    pub(super) fn take_all(&mut self) -> Vec<V> {
+    pub fn take_all(&mut self) -> Vec<V> {
         self.n_values = 0;
         std::mem::take(&mut self.slots).into_iter().flatten().map(|(_, value)| value).collect()
     }
@@ -106,9 +109,8 @@ impl<K: Copy + From<u32> + Into<u32>, V> IdMap<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use fodo_engine::Ioid;
-
     use super::*;
+    use crate::Ioid;
 
     #[test]
     fn ids_are_consecutive_and_skip_occupied_slots() {
