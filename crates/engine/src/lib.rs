@@ -7,6 +7,7 @@ mod numbers;
 pub mod outbox;
 mod rights;
 pub mod ring;
+pub mod role;
 mod roster;
 pub mod search;
 pub mod shares;

@@ -19,6 +19,7 @@ use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
 use fodo_data::{EventMask, Meta, Now};
+use fodo_engine::role::{Reader, ReaderRole};
 use fodo_engine::{Cid, IdMap, Ioid, NumberMap, Sid, SubscriptionId};
 use fodo_lock::{Mutex, MutexGuard, Rank};
 
@@ -27,7 +28,6 @@ use super::batch::{Batch, Failure};
 use super::channel::{ChannelCore, Trouble};
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Waiter};
-use super::role::{Reader, ReaderRole};
 use super::{ContextCore, Error, ErrorKind, Refusal};
 use crate::reactor::{Reactor, Readiness, Registration};
 use crate::stream::{ConnectProgress, WriteOutcome, connect_progress};
@@ -152,7 +152,7 @@ impl Circuit {
         let state = State {
             machine: Machine::new(config, now),
             phase: CircuitPhase::Opening(now.monotonic + limit::CONNECT),
-            role: ReaderRole::new(),
+            role: ReaderRole::default(),
             lease_is_timed: false,
             channels: NumberMap::default(),
             operations: IdMap::new(requests::SINGLE_NUMBER_BITS),

@@ -16,7 +16,6 @@ mod monitor;
 mod name_server;
 mod notice;
 mod operation;
-mod role;
 mod search;
 
 use std::collections::HashMap;

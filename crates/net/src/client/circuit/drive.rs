@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
+use fodo_engine::role::{Reader, Taken};
 use fodo_lock::MutexGuard;
 use rustix::event::{PollFd, PollFlags};
 
-use super::super::role::{Reader, Taken};
 use super::{Circuit, CircuitPhase, State};
 use crate::reactor::{EventHandler, NextCall, Readiness};
 use crate::{clock, limit, socket};

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 use fodo_engine::Ioid;
+use fodo_engine::role::Reader;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure};
 use super::super::channel::{ChannelCore, Elsewhere};
 use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask, Waiter, deadline_after};
-use super::super::role::Reader;
 use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State};
 use crate::limit;
 

@@ -34,12 +34,14 @@ pub struct ReaderRole<Id, W> {
     blocked: Vec<(Id, W)>,
 }
 
-impl<Id: PartialEq, W> ReaderRole<Id, W> {
+impl<Id, W> Default for ReaderRole<Id, W> {
     /// The reactor reads and no caller waits.
-    pub fn new() -> ReaderRole<Id, W> {
+    fn default() -> ReaderRole<Id, W> {
         ReaderRole { reader: Reader::Reactor, blocked: Vec::new() }
     }
+}
 
+impl<Id: PartialEq, W> ReaderRole<Id, W> {
     /// The current reader.
     pub fn reader(&self) -> Reader {
         self.reader
@@ -107,7 +109,7 @@ mod tests {
         waiters: BTreeMap<usize, thread::Thread>,
     }
 
-    /// Handles the role as `Circuit::drive` does.
+    /// Handles the role as `Circuit::drive` of the client does.
     fn drive(shared: &Mutex<Shared>, mine: usize) {
         let mut state = shared.lock().unwrap();
         state.waiters.insert(mine, thread::current());
@@ -145,7 +147,7 @@ mod tests {
             || {
                 let n_callers = 4;
                 let shared = Arc::new(Mutex::new(Shared {
-                    role: ReaderRole::new(),
+                    role: ReaderRole::default(),
                     unread: (0..n_callers).collect(),
                     answered: BTreeSet::new(),
                     waiters: BTreeMap::new(),
