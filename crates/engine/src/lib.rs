@@ -11,6 +11,7 @@ pub mod role;
 mod roster;
 pub mod search;
 pub mod shares;
+pub mod timers;
 
 pub use id_map::IdMap;
 pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};

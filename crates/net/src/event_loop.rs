@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use fodo_data::Now;
+use fodo_engine::timers::Timers;
 use fodo_lock::Mutex;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use crate::timers::Timers;
 use crate::{clock, limit};
 
 /// When an object gets its next turn. A deadline of an earlier turn no longer holds. The example of

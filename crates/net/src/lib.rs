@@ -196,7 +196,6 @@ mod repeater;
 pub mod server;
 mod socket;
 mod stream;
-mod timers;
 pub mod traffic_monitor;
 
 pub use client::{

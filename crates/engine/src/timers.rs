@@ -12,6 +12,7 @@ pub struct Timers {
 
 impl Timers {
     /// The earliest deadline.
+    #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
@@ -30,6 +31,7 @@ impl Timers {
     }
 
     /// Sets the deadline of an object unless it has an earlier one.
+    #[inline]
     pub fn set_if_earlier(&mut self, index: usize, at: Instant) {
         match self.by_index.get(index) {
             Some(Some(present)) if *present <= at => {}
@@ -38,6 +40,7 @@ impl Timers {
     }
 
     /// Removes the deadline of an object.
+    #[inline]
     pub fn clear(&mut self, index: usize) {
         if let Some(at) = self.by_index.get_mut(index).and_then(Option::take) {
             self.by_time.remove(&(at, index));
