@@ -2,7 +2,7 @@
 //!
 //! A lock of [`Mutex::new`] is a leaf: while a thread holds it, the thread takes no other lock. A lock that a thread
 //! holds while it takes others has a [`Rank`], and ranks are taken in ascending order. Debug builds panic at the first
-//! lock out of order, so every test checks the order; release builds contain neither rank nor check.
+//! lock out of order, so every unit test checks the order; release builds contain neither rank nor check.
 //!
 //! ```
 //! use fodo_lock::{Mutex, Rank};
@@ -54,6 +54,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock and takes it. In debug builds, panics if this thread holds a lock of the same or a higher rank.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = Held::check(self.rank);
         MutexGuard { guard: self.inner.lock(), held }
@@ -61,6 +62,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes the lock if it is free. The order is checked as in [`Mutex::lock`].
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = Held::check(self.rank);
         self.inner.try_lock().map(|guard| MutexGuard { guard, held })
@@ -112,12 +114,14 @@ impl Condvar {
 
     /// Releases the lock, waits for a notification and takes the lock again. May also return without a notification.
     /// In debug builds, panics if this thread holds another lock.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.held.check_only_one();
         self.0.wait(&mut guard.guard);
     }
 
     /// As [`Condvar::wait`], for at most `timeout`.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
         guard.held.check_only_one();
         self.0.wait_for(&mut guard.guard, timeout)
@@ -160,6 +164,7 @@ impl<T> RwLock<T> {
 
     /// Waits until no thread writes. The order is checked as in [`Mutex::lock`].
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = Held::check(self.rank);
         RwLockReadGuard { guard: self.inner.read(), _held: held }
@@ -167,6 +172,7 @@ impl<T> RwLock<T> {
 
     /// Waits until no thread reads or writes. The order is checked as in [`Mutex::lock`].
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = Held::check(self.rank);
         RwLockWriteGuard { guard: self.inner.write(), _held: held }
@@ -238,6 +244,30 @@ mod tests {
 
         let expected = cfg!(debug_assertions).then_some("Driver locked while Record is held");
         assert_eq!(panic.as_deref().and_then(|text| text.split(';').next()), expected);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn the_panic_names_the_file_that_takes_the_lock() {
+        let (sender, places) = mpsc::channel();
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let is_ours = std::thread::current().name() == Some("out of order");
+            if let Some(place) = panic.location().filter(|_| is_ours) {
+                sender.send((place.file().to_owned(), place.line())).unwrap();
+            }
+            before(panic);
+        }));
+        let line = line!() + 4;
+        let wrong = || {
+            let (driver, record) = (Mutex::ranked(Rank::Driver, ()), Mutex::ranked(Rank::Record, ()));
+            let _record = record.lock();
+            let _driver = driver.lock();
+        };
+        let thread = std::thread::Builder::new().name("out of order".into()).spawn(wrong).unwrap();
+
+        assert!(thread.join().is_err());
+        assert_eq!(places.recv().unwrap(), (file!().to_owned(), line));
     }
 
     #[test]

@@ -129,3 +129,24 @@ impl Held {
     #[inline]
     pub(crate) fn check_only_one(&self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    /// What stands between two marks, in each line that has both.
+    fn listed<'a>(lines: impl Iterator<Item = &'a str>, before: &str, after: char) -> Vec<&'a str> {
+        lines.filter_map(|line| line.trim().strip_prefix(before)?.split_once(after)).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn the_page_on_locks_lists_the_ranks_in_their_order() {
+        let source = include_str!("rank.rs");
+        let (_, ranks) = source.split_once("pub enum Rank {").unwrap();
+        let (ranks, _) = ranks.split_once("\n}").unwrap();
+        let mut ranks = listed(ranks.lines().filter(|line| !line.contains("///")), "", ',');
+        assert_eq!(ranks.pop(), Some("Leaf"));
+
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanations/locks.md"));
+
+        assert_eq!(listed(page.unwrap().lines(), "| `", '`'), ranks);
+    }
+}
