@@ -16,7 +16,7 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use crate::{clock, limit};
 
-/// When an object gets its next turn. A deadline of an earlier turn no longer holds. The example of
+/// When an object gets its next turn. It replaces the deadline of an earlier turn. The example of
 /// [`Reactor`](crate::reactor::Reactor) returns one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCall {

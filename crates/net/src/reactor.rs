@@ -183,8 +183,8 @@ impl std::fmt::Debug for ReactorShared {
     }
 }
 
-/// An object's place in a reactor. When it is dropped, the object is not called any more; a call that has started
-/// continues.
+/// An object's place in a reactor. Soon after it is dropped, the object is not called any more; a call that has
+/// started or is about to start continues.
 ///
 /// ```
 /// use std::net::Ipv4Addr;

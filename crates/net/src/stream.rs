@@ -87,6 +87,7 @@ pub fn flush_up_to(
             return Ok(WriteOutcome::Enough);
         }
         match stream.write(ready) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => {
                 outgoing.sent(n);
                 *n_budget = n_budget.saturating_sub(n);
@@ -98,7 +99,7 @@ pub fn flush_up_to(
     }
 }
 
-/// Reads received bytes into `buffer`, and returns their number; `None` if there are none now.
+/// Reads received bytes into `buffer`, which is not empty, and returns their number; `None` if there are none now.
 ///
 /// Fails if the connection has ended, with [`io::ErrorKind::UnexpectedEof`] if the peer has shut down its sending side.
 #[inline]

@@ -51,8 +51,8 @@ pub(super) enum ReactorMessage {
 
 /// The inbox for messages from other threads, and the counters that they maintain.
 ///
-/// Bounded by its senders: one message per watch, per put in progress, per accepted client, one per second, and one
-/// about access rights.
+/// Bounded by its senders: one message per watch, per put in progress, per accepted client, one about access rights, and
+/// one for each thread that waits for the status of the clients.
 #[derive(Debug)]
 pub(super) struct Inbox {
     handle: LoopHandle<ReactorMessage>,
@@ -95,11 +95,11 @@ const FIRST_CIRCUIT: usize = 1;
 /// One thread of a server, before it starts.
 pub(super) struct Reactor {
     event_loop: EventLoop,
-    share: ServerShare,
+    part: ServerPart,
 }
 
-/// One thread's share of a server.
-struct ServerShare {
+/// The part of a server that one thread serves.
+struct ServerPart {
     inbox: Arc<Inbox>,
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
@@ -137,7 +137,7 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let (event_loop, handle) = EventLoop::new(spin)?;
         let inbox = Inbox { handle, checks_rights: AtomicBool::new(false), updates: PostedUpdates::default() };
-        let share = ServerShare {
+        let part = ServerPart {
             inbox: Arc::new(inbox),
             source,
             payload_bytes_max,
@@ -148,11 +148,11 @@ impl Reactor {
             buffer: vec![0; limit::RECEIVE_BYTES],
             sockets: None,
         };
-        Ok(Reactor { event_loop, share })
+        Ok(Reactor { event_loop, part })
     }
 
     pub(super) fn inbox(&self) -> &Arc<Inbox> {
-        &self.share.inbox
+        &self.part.inbox
     }
 
     /// Makes this the reactor that accepts clients and answers searches.
@@ -166,18 +166,18 @@ impl Reactor {
         let search_sockets = bound.search_sockets.iter().map(|search_sockets| search_sockets.socket.as_raw_fd());
         let relay = bound.relay.iter().map(|relay| relay.socket().as_raw_fd());
         for descriptor in listeners.chain(search_sockets).chain(relay) {
-            self.share.inbox.handle.add_socket(SOCKETS, &descriptor, Readiness::Readable)?;
+            self.part.inbox.handle.add_socket(SOCKETS, &descriptor, Readiness::Readable)?;
         }
         let mut responder = Responder::new(bound.tcp_port, clock::now());
         responder.set_beacon_period_max(bound.beacon_period_max);
         let shares = SearchShares::new(bound.quotas.source_search_bytes, bound.quotas.all_search_bytes);
-        self.share.sockets = Some(ServerSockets {
+        self.part.sockets = Some(ServerSockets {
             bound,
             responder,
             shares,
             hosts,
             inboxes,
-            log: self.share.log.clone(),
+            log: self.part.log.clone(),
             inbox_next: 0,
             datagrams: Vec::new(),
             accepts_again_at: None,
@@ -190,13 +190,13 @@ impl Reactor {
     /// Serves until [`ReactorMessage::Stop`], then closes every circuit, so that the PVs know that no client listens
     /// any more.
     pub(super) fn run(self) {
-        let Reactor { event_loop, mut share } = self;
-        event_loop.run(&mut share);
-        share.circuits.drain().for_each(|(_, circuit)| circuit.close());
+        let Reactor { event_loop, mut part } = self;
+        event_loop.run(&mut part);
+        part.circuits.drain().for_each(|(_, circuit)| circuit.close());
     }
 }
 
-impl LoopHandler for ServerShare {
+impl LoopHandler for ServerPart {
     type Message = ReactorMessage;
 
     fn handle(&self) -> &LoopHandle<ReactorMessage> {
@@ -270,7 +270,7 @@ impl LoopHandler for ServerShare {
     }
 }
 
-impl ServerShare {
+impl ServerPart {
     fn circuit(&mut self, key: CircuitKey) -> Option<&mut Circuit> {
         let (generation, circuit) = self.circuits.get_mut(key.index)?;
         (*generation == key.generation).then_some(circuit)
@@ -282,8 +282,11 @@ impl ServerShare {
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
         let index = key.index + FIRST_CIRCUIT;
-        // If a client cannot be registered, its connection is closed.
-        self.inbox.handle.add_socket(index, &stream, Readiness::ReadableOrWritable).ok()?;
+        if let Err(error) = self.inbox.handle.add_socket(index, &stream, Readiness::ReadableOrWritable) {
+            let what = format!("a client is closed, because its socket cannot be watched: {error}");
+            self.log.write(Level::Error, &what, stream.peer_addr().ok(), None, now);
+            return None;
+        }
         let inbox = self.inbox.clone();
         let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, quota, self.log.clone(), now);
         entry.insert((key.generation, circuit));
@@ -308,6 +311,9 @@ impl ServerSockets {
 
     /// Accepts waiting clients, as many per turn as allowed, and distributes them over the reactors.
     fn accept(&mut self, now: Now) {
+        if self.accepts_again_at.is_some_and(|at| now.monotonic < at) {
+            return;
+        }
         self.accepts_again_at = None;
         for index in 0..self.bound.listeners.len() {
             let mut n_left = limit::TURN_ACCEPTS;
