@@ -51,6 +51,7 @@ pub fn check(root: &Path) -> Result<Outcome, String> {
         Err(why) => return skipped(why),
     };
     let counted = count(root, &valgrind, compiler, Some(&recorded))?;
+    print!("{}", recorded.ratios(&counted));
     let Differences { worse, better } = recorded.compare(&counted);
     if !worse.is_empty() {
         return Err(format!("{}\nto accept this, run `cargo xtask count --record`", worse.join("\n")));
@@ -221,6 +222,15 @@ impl Counts {
         self.paths.iter().find(|(known, _)| known == name).map(|(_, n)| *n)
     }
 
+    /// A line for each path of `counted`, with its ratio to this table.
+    fn ratios(&self, counted: &Counts) -> String {
+        let line = |(name, now): &(String, u64)| {
+            let ratio = self.of(name).map_or_else(String::new, |before| format!("{:.3}", *now as f64 / before as f64));
+            format!("{name:<16} {now:>6} {ratio:>6}\n")
+        };
+        counted.paths.iter().map(line).collect()
+    }
+
     /// The differences of `counted` from this table beyond the tolerance.
     fn compare(&self, counted: &Counts) -> Differences {
         let mut differences = Differences::default();
@@ -269,6 +279,13 @@ mod tests {
 
         assert_eq!(faster.better, ["post: 94 instructions per operation, were 100"]);
         assert!(faster.worse.is_empty());
+    }
+
+    #[test]
+    fn every_path_is_printed_with_its_ratio_to_the_record() {
+        let ratios = counts(&[("post", 200)]).ratios(&counts(&[("post", 202), ("drain", 45)]));
+
+        assert_eq!(ratios, "post                202  1.010\ndrain                45       \n");
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Each type name has one meaning: it is defined once in the workspace, or it is on a list with the reason.
+//!
+//! Types that macros define are not seen.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +8,7 @@ use super::Offence;
 use super::repository::Repository;
 use super::source;
 
-/// The list of names that are defined more than once: `NAME: why it is the same idea`.
+/// The list of names that are defined more than once: `NAME N: why the N definitions are the same idea`.
 pub const NAMES_PATH: &str = "xtask/tidy-names.txt";
 
 /// The words that begin the definition of a type.
@@ -21,25 +23,39 @@ pub fn check(repository: &Repository) -> Vec<Offence> {
     let mut offences = Vec::new();
     let mut listed = BTreeMap::new();
     for (index, line) in list.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-        match line.split_once(": ") {
-            Some((name, reason)) if !reason.trim().is_empty() => {
-                listed.insert(name, index + 1);
+        match parsed(line) {
+            Some((name, n_allowed)) => {
+                listed.insert(name, (n_allowed, index + 1));
             }
-            _ => offences.push(Offence::new(NAMES_PATH, index + 1, "expected `NAME: reason`")),
+            None => offences.push(Offence::new(NAMES_PATH, index + 1, "expected `NAME N: reason`")),
         }
     }
     let repeated = repeated(repository);
-    for (name, places) in &repeated {
-        if let ([(first, _), (path, line), ..], false) = (places.as_slice(), listed.contains_key(name.as_str())) {
-            let what =
-                format!("the type name {name} is also defined in {first}; choose another, or list it in {NAMES_PATH}");
+    for (name, places) in repeated.iter().filter(|(name, _)| !listed.contains_key(name.as_str())) {
+        let Some(((first, _), others)) = places.split_first() else { continue };
+        for (path, line) in others {
+            let what = format!(
+                "the type name {name} is also defined in {first}; choose another, or, if it is the same idea, list it \
+                 in {NAMES_PATH}"
+            );
             offences.push(Offence::new(path, *line, what));
         }
     }
-    for (name, line) in listed.iter().filter(|(name, _)| !repeated.contains_key(**name)) {
-        offences.push(Offence::new(NAMES_PATH, *line, format!("{name} is defined only once; remove it from the list")));
+    for (name, (n_allowed, line)) in listed {
+        let n_found = repeated.get(name).map_or(1, Vec::len);
+        if n_found != n_allowed {
+            let what = format!("{name} is listed with {n_allowed} definitions, but has {n_found}");
+            offences.push(Offence::new(NAMES_PATH, line, what));
+        }
     }
     offences
+}
+
+/// The name of a line of the list, and how many definitions it may have.
+fn parsed(line: &str) -> Option<(&str, usize)> {
+    let (name, reason) = line.split_once(": ")?;
+    let (name, n_allowed) = name.split_once(' ')?;
+    (!reason.trim().is_empty()).then_some((name, n_allowed.parse().ok()?))
 }
 
 /// The names with more than one definition.
@@ -94,13 +110,23 @@ mod tests {
             found[0].starts_with("crates/b/src/lib.rs:2: the type name Turn is also defined in crates/a"),
             "{found:?}"
         );
-        assert_eq!(offences("enum Turn { On }\n", "# why\nTurn: one for each end\n"), [""; 0]);
+        assert_eq!(offences("enum Turn { On }\n", "# why\nTurn 2: one for each end\n"), [""; 0]);
     }
 
     #[test]
-    fn a_listed_type_name_needs_two_definitions_and_a_reason() {
-        assert!(offences("", "Turn: one for each end\n")[0].contains("only once"));
-        assert!(offences("enum Turn { On }\n", "Turn\n")[0].contains("expected"));
+    fn a_listed_type_name_has_a_reason_and_as_many_definitions_as_listed() {
+        assert!(offences("", "Turn 2: one for each end\n")[0].contains("listed with 2 definitions, but has 1"));
+        assert!(offences("enum Turn { On }\n", "Turn 3: one for each end\n")[0].contains("but has 2"));
+        assert!(offences("enum Turn { On }\n", "Turn: one for each end\n")[0].contains("expected"));
+        assert!(offences("enum Turn { On }\n", "Turn 2\n")[0].contains("expected"));
+    }
+
+    #[test]
+    fn every_further_definition_of_a_name_is_reported() {
+        let files = ["a", "b", "c"].map(|folder| (format!("crates/{folder}/src/lib.rs"), "pub struct Turn;\n"));
+        let files = files.each_ref().map(|(path, text)| (path.as_str(), *text));
+
+        assert_eq!(check(&Repository::of(&files)).len(), 2);
     }
 
     #[test]
