@@ -111,18 +111,18 @@ impl RowsInProgress {
     }
 
     /// Whether a task is worth another attempt: a task that failed would only cost further timeouts.
-    pub fn is_worth_measuring(&self, visit: DriverRun, task: usize) -> bool {
+    pub fn is_worth_measuring(&self, driver_run: DriverRun, task: usize) -> bool {
         // A yes-or-no question is asked once: it has no spread.
         let is_open = |line: &RowInProgress| {
-            line.state == RowState::Open && line.answered.is_none() && line.skipped_in != Some(visit.repetition)
+            line.state == RowState::Open && line.answered.is_none() && line.skipped_in != Some(driver_run.repetition)
         };
-        self.0.iter().any(|line| line.is_of(visit) && line.task == task && is_open(line))
+        self.0.iter().any(|line| line.is_of(driver_run) && line.task == task && is_open(line))
     }
 
     /// Adds the outcome of one task in one repetition.
-    pub fn record(&mut self, visit: DriverRun, task_index: usize, tasks: &[LabTask], outcome: &TaskOutcome) {
+    pub fn record(&mut self, driver_run: DriverRun, task_index: usize, tasks: &[LabTask], outcome: &TaskOutcome) {
         let Some(task) = tasks.get(task_index) else { return };
-        for line in self.0.iter_mut().filter(|line| line.is_of(visit) && line.state == RowState::Open) {
+        for line in self.0.iter_mut().filter(|line| line.is_of(driver_run) && line.state == RowState::Open) {
             let Some(own) = tasks.get(line.task) else { continue };
             match outcome {
                 TaskOutcome::Measured(measured) if line.task == task_index => line.add(measured),
@@ -132,14 +132,14 @@ impl RowsInProgress {
                     if line.has_another_try() && is_skipped_after(own, task) =>
                 {
                     line.n_lost += 1;
-                    line.skipped_in = Some(visit.repetition);
+                    line.skipped_in = Some(driver_run.repetition);
                 }
                 TaskOutcome::Failed(DriverFailure::Silent { after_s, .. }) if is_skipped_after(own, task) => {
                     let why = format!("not completed within {:.0} s at {}", after_s.max(task.cap_s), task.point);
                     line.state = RowState::Capped(why);
                 }
                 TaskOutcome::Failed(failure) if line.task == task_index => {
-                    line.state = of_failure(failure, task.request, visit.pair.client);
+                    line.state = of_failure(failure, task.request, driver_run.pair.client);
                 }
                 _ => {}
             }
@@ -183,8 +183,8 @@ fn is_skipped_after(own: &LabTask, task: &LabTask) -> bool {
 }
 
 impl RowInProgress {
-    fn is_of(&self, visit: DriverRun) -> bool {
-        self.pair == visit.pair && self.placement == visit.placement
+    fn is_of(&self, driver_run: DriverRun) -> bool {
+        self.pair == driver_run.pair && self.placement == driver_run.placement
     }
 
     /// Whether a repetition that exceeded its time limit may be repeated.
@@ -329,7 +329,7 @@ mod tests {
         (scenarios, tasks, lines)
     }
 
-    fn visit(pair: ClientServerPair) -> DriverRun {
+    fn driver_run(pair: ClientServerPair) -> DriverRun {
         DriverRun { pair, placement: PLACE.1, repetition: 0 }
     }
 
@@ -351,15 +351,15 @@ mod tests {
     fn a_result_is_paired_with_its_floor_and_one_task_can_answer_two_questions() {
         let (scenarios, tasks, mut lines) = lines();
         lines.record(
-            visit(ClientServerPair::FLOOR),
+            driver_run(ClientServerPair::FLOOR),
             task(&tasks, MeasuredRequest::GetScalars),
             &tasks,
             &measured(10.0),
         );
-        lines.record(visit(PAIR), task(&tasks, MeasuredRequest::GetScalars), &tasks, &measured(25.0));
-        lines.record(visit(PAIR), task(&tasks, MeasuredRequest::ConnectAtOnce), &tasks, &measured(100.0));
+        lines.record(driver_run(PAIR), task(&tasks, MeasuredRequest::GetScalars), &tasks, &measured(25.0));
+        lines.record(driver_run(PAIR), task(&tasks, MeasuredRequest::ConnectAtOnce), &tasks, &measured(100.0));
         lines.record(
-            visit(ClientServerPair::FLOOR),
+            driver_run(ClientServerPair::FLOOR),
             task(&tasks, MeasuredRequest::ConnectAtOnce),
             &tasks,
             &measured(50.0),
@@ -383,11 +383,11 @@ mod tests {
         let (scenarios, tasks, mut lines) = lines();
         let silent = TaskOutcome::Failed(DriverFailure::Silent { who: "x".into(), after_s: 1.0 });
         let first = task(&tasks, MeasuredRequest::CreateContexts);
-        let again = DriverRun { repetition: 1, ..visit(PAIR) };
+        let again = DriverRun { repetition: 1, ..driver_run(PAIR) };
 
-        lines.record(visit(PAIR), first, &tasks, &silent);
+        lines.record(driver_run(PAIR), first, &tasks, &silent);
         let runnable: Vec<[bool; 2]> = (0..tasks.len())
-            .map(|index| [lines.is_worth_measuring(visit(PAIR), index), lines.is_worth_measuring(again, index)])
+            .map(|index| [lines.is_worth_measuring(driver_run(PAIR), index), lines.is_worth_measuring(again, index)])
             .collect();
         lines.record(again, first, &tasks, &silent);
 
@@ -403,9 +403,9 @@ mod tests {
     fn measured_samples_are_kept_if_a_later_repetition_times_out() {
         let (scenarios, tasks, mut lines) = lines();
         let get = task(&tasks, MeasuredRequest::GetScalars);
-        lines.record(visit(PAIR), get, &tasks, &measured(5.0));
+        lines.record(driver_run(PAIR), get, &tasks, &measured(5.0));
         let silent = TaskOutcome::Failed(DriverFailure::Silent { who: "x".into(), after_s: 1.0 });
-        lines.record(visit(PAIR), get, &tasks, &silent);
+        lines.record(driver_run(PAIR), get, &tasks, &silent);
 
         let result = finish(&scenarios, lines);
 
@@ -418,10 +418,10 @@ mod tests {
     fn a_failed_row_drops_its_samples_and_an_unsupported_row_is_not_run() {
         let (scenarios, tasks, mut lines) = lines();
         let (get, context) = (task(&tasks, MeasuredRequest::GetScalars), task(&tasks, MeasuredRequest::ContextClose));
-        lines.record(visit(PAIR), get, &tasks, &measured(5.0));
+        lines.record(driver_run(PAIR), get, &tasks, &measured(5.0));
         let wrong = DriverFailure::WrongCount { n: 9, expected: 10 };
-        lines.record(visit(PAIR), get, &tasks, &TaskOutcome::Failed(wrong));
-        lines.record(visit(PAIR), context, &tasks, &TaskOutcome::Failed(DriverFailure::cannot("context_close")));
+        lines.record(driver_run(PAIR), get, &tasks, &TaskOutcome::Failed(wrong));
+        lines.record(driver_run(PAIR), context, &tasks, &TaskOutcome::Failed(DriverFailure::cannot("context_close")));
 
         let result = finish(&scenarios, lines);
 
@@ -435,7 +435,7 @@ mod tests {
     fn capacity_questions_are_answered_by_the_largest_measured_point() {
         let (scenarios, tasks, mut lines) = lines();
         for (index, _) in tasks.iter().enumerate().filter(|(_, task)| task.request == MeasuredRequest::CreateContexts) {
-            lines.record(visit(PAIR), index, &tasks, &measured(5.0));
+            lines.record(driver_run(PAIR), index, &tasks, &measured(5.0));
         }
 
         let result = finish(&scenarios, lines);

@@ -175,16 +175,16 @@ mod tests {
 
     #[test]
     fn the_second_cpu_is_on_another_core_if_available() {
-        let seats = choose(&[0, 1, 2, 3], |cpu| if cpu < 2 { vec![0, 1] } else { vec![2, 3] });
+        let cpus = choose(&[0, 1, 2, 3], |cpu| if cpu < 2 { vec![0, 1] } else { vec![2, 3] });
 
-        assert_eq!(seats, CpuChoice { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
+        assert_eq!(cpus, CpuChoice { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
     }
 
     #[test]
     fn a_sibling_cpu_is_used_as_second_cpu_and_reported() {
-        let seats = choose(&[4, 5], |_| vec![4, 5]);
+        let cpus = choose(&[4, 5], |_| vec![4, 5]);
 
-        assert_eq!(seats, CpuChoice { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
+        assert_eq!(cpus, CpuChoice { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
     }
 
     #[test]

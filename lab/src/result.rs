@@ -195,12 +195,8 @@ pub struct Ledger {
     pub received: u64,
     /// Updates replaced by a newer one in the client's queue, as specified.
     pub merged_client: u64,
-    /// Updates dropped as specified, and counted.
-    pub dropped: u64,
     /// Updates delivered to the program.
     pub delivered: u64,
-    /// Updates not yet delivered when the load ended.
-    pub in_flight: i64,
     /// Updates missing without an explanation.
     pub unexplained: i64,
     /// Updates lost or merged by a client or server other than ours, which does not report which.

@@ -173,7 +173,7 @@ type Servers = HashMap<(ServerKind, HostLink), ServerUnderTest>;
 struct RunContext<'a> {
     settings: &'a RunSettings,
     peers: &'a Peers,
-    seats: CpuChoice,
+    cpus: CpuChoice,
     tasks: Vec<LabTask>,
     servers: Servers,
     /// Time after which no further question starts.
@@ -186,7 +186,7 @@ struct RunContext<'a> {
 pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOptions>) -> std::io::Result<ResultFile> {
     let start = Instant::now();
     let machine = Machine::describe();
-    let seats = CpuChoice::find();
+    let cpus = CpuChoice::find();
     let mut scenarios = Scenario::all().map_err(std::io::Error::other)?;
     scenarios.retain(|scenario| settings.questions.is_empty() || settings.questions.contains(&scenario.question));
     let tasks = scenario::tasks(&scenarios, settings.suite, settings.elements_max);
@@ -197,7 +197,7 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
     let pairs = ClientServerPair::selected(settings);
     let missing = missing(&pairs, peers);
-    let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &seats), &missing);
+    let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &cpus), &missing);
     let (questions_max, most) = match settings.suite {
         Suite::Quick => (QUICK_QUESTIONS_MAX, QUICK_MAX),
         Suite::Full | Suite::Ioc => (FULL_QUESTIONS_MAX, FULL_MAX),
@@ -208,32 +208,32 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     }
     let joined = hosts.as_ref().and_then(|hosts| hosts.as_ref().ok());
     let links = links(&tasks, joined);
-    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, &links, peers, &mut lines)?;
+    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &cpus, &links, peers, &mut lines)?;
     let (questions_until, deadline) = (start + questions_max, start + most);
-    let bench = RunContext { settings, peers, seats, tasks, servers, questions_until, deadline };
-    let visits = visits(&pairs, &bench.seats, settings);
+    let context = RunContext { settings, peers, cpus, tasks, servers, questions_until, deadline };
+    let driver_runs = driver_runs(&pairs, &context.cpus, settings);
     let n_of_loads: usize = loads.iter().map(|load| load.n_repetitions(&settings.clients)).sum();
-    let progress = progress(visits.len() + n_of_loads);
+    let progress = progress(driver_runs.len() + n_of_loads);
     let mut hellos: HashMap<ClientUnderTest, Hello> = HashMap::new();
-    let mut interview: Option<(DriverRun, DriverTaskRunner)> = None;
+    let mut runner: Option<(DriverRun, DriverTaskRunner)> = None;
     for client in &settings.clients {
         let hello = journal.as_ref().and_then(|journal| journal.hello(client.text())).cloned();
         hellos.extend(hello.map(|hello| (*client, hello)));
     }
-    for visit in visits {
-        progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
-        let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays());
-        let mut current = kept.map(|(_, interview)| interview);
-        bench.visit(visit, &mut current, &mut lines, &mut hellos, &mut journal)?;
-        interview = current.map(|current| (visit, current));
+    for driver_run in driver_runs {
+        progress.set_message(format!("{} with {}", driver_run.pair.client.text(), driver_run.pair.server.text()));
+        let kept = runner.take().filter(|(last, _)| last.is_beside(driver_run) && driver_run.pair.stays());
+        let mut current = kept.map(|(_, runner)| runner);
+        context.run_driver(driver_run, &mut current, &mut lines, &mut hellos, &mut journal)?;
+        runner = current.map(|current| (driver_run, current));
         progress.inc(1);
     }
-    drop(interview);
-    let mut rows = bench.load_rows(&loads, &progress, &mut journal)?;
+    drop(runner);
+    let mut rows = context.load_rows(&loads, &progress, &mut journal)?;
     progress.finish_and_clear();
     let mut result = ResultFile::new(settings.suite.text(), &machine.date);
     result.duration_s = start.elapsed().as_secs_f64();
-    result.machine = bench.machine(&machine, hosts.as_ref())?;
+    result.machine = context.machine(&machine, hosts.as_ref())?;
     result.settings = map(settings)?;
     result.settings.insert("resumed".into(), keeping.is_some_and(|keep| keep.is_resumed).into());
     result.peers = peers_of(settings, peers, &hellos, &missing);
@@ -297,9 +297,9 @@ fn peers_of(
     known
 }
 
-fn places(pairs: &[ClientServerPair], seats: &CpuChoice) -> Vec<(ClientServerPair, Placement)> {
+fn places(pairs: &[ClientServerPair], cpus: &CpuChoice) -> Vec<(ClientServerPair, Placement)> {
     let mut places = Vec::new();
-    for placement in seats.placements() {
+    for placement in cpus.placements() {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
     if cfg!(target_os = "linux") {
@@ -326,7 +326,7 @@ fn links<'a>(tasks: &[LabTask], hosts: Option<&'a TwoHosts>) -> Vec<(HostLink, O
 fn start_servers(
     pairs: &[ClientServerPair],
     n_numbered: usize,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
     links: &[(HostLink, Option<&TwoHosts>)],
     peers: &Peers,
     lines: &mut RowsInProgress,
@@ -342,7 +342,7 @@ fn start_servers(
             links.iter().filter(|(link, _)| *link == HostLink::Loopback || kind != ServerKind::Caproto)
         {
             let hosts = hosts.map(|hosts| (hosts, link));
-            match ServerUnderTest::start(kind, &database.path(), seats.server_cpu, hosts, peers) {
+            match ServerUnderTest::start(kind, &database.path(), cpus.server_cpu, hosts, peers) {
                 Ok(server) => {
                     servers.insert((kind, link), server);
                 }
@@ -355,14 +355,14 @@ fn start_servers(
 
 /// Repetition by repetition, each in random order, so that drift of the machine affects all equally. A pair whose
 /// process does all repetitions has them together, at a random position.
-fn visits(pairs: &[ClientServerPair], seats: &CpuChoice, settings: &RunSettings) -> Vec<DriverRun> {
+fn driver_runs(pairs: &[ClientServerPair], cpus: &CpuChoice, settings: &RunSettings) -> Vec<DriverRun> {
     let mut random = Random::new(settings.seed);
     let of = |(pair, placement): &(ClientServerPair, Placement), repetition| DriverRun {
         pair: *pair,
         placement: *placement,
         repetition,
     };
-    let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, seats).into_iter().partition(|(pair, _)| pair.stays());
+    let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, cpus).into_iter().partition(|(pair, _)| pair.stays());
     let mut blocks: Vec<Vec<Vec<DriverRun>>> = (0..settings.repetitions)
         .map(|repetition| {
             let is_selected = |place: &&(ClientServerPair, Placement)| {
@@ -416,9 +416,9 @@ impl RunContext<'_> {
         hosts: Option<&Result<TwoHosts, String>>,
     ) -> std::io::Result<Map<String, Value>> {
         let mut words = map(machine)?;
-        words.insert("server_cpu".into(), serde_json::to_value(self.seats.server_cpu)?);
-        words.insert("other_cpu".into(), serde_json::to_value(self.seats.other_cpu)?);
-        words.insert("cpus_are_siblings".into(), self.seats.are_siblings.into());
+        words.insert("server_cpu".into(), serde_json::to_value(self.cpus.server_cpu)?);
+        words.insert("other_cpu".into(), serde_json::to_value(self.cpus.other_cpu)?);
+        words.insert("cpus_are_siblings".into(), self.cpus.are_siblings.into());
         if let Some(hosts) = hosts {
             let link = hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone());
             words.insert("two_hosts".into(), link.into());
@@ -433,8 +433,8 @@ impl RunContext<'_> {
         progress: &ProgressBar,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<Vec<ResultRow>> {
-        let placement = self.seats.apart();
-        let manner = RunConditions { placement, seats: &self.seats, deadline: self.deadline };
+        let placement = self.cpus.apart();
+        let conditions = RunConditions { placement, cpus: &self.cpus, deadline: self.deadline };
         let mut rows = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let key = format!("{index} {}", load.question);
@@ -442,7 +442,7 @@ impl RunContext<'_> {
             match journal.as_ref().and_then(|journal| journal.load(&key)).cloned() {
                 Some(known) => rows.extend(known),
                 None => {
-                    let rows_of_load = load.rows(&self.settings.clients, &manner, &mut show);
+                    let rows_of_load = load.rows(&self.settings.clients, &conditions, &mut show);
                     if let Some(journal) = journal {
                         journal.keep_load(&key, &rows_of_load)?;
                     }
@@ -454,39 +454,39 @@ impl RunContext<'_> {
         Ok(rows)
     }
 
-    fn visit(
+    fn run_driver(
         &self,
-        visit: DriverRun,
-        interview: &mut Option<DriverTaskRunner>,
+        driver_run: DriverRun,
+        runner: &mut Option<DriverTaskRunner>,
         lines: &mut RowsInProgress,
         hellos: &mut HashMap<ClientUnderTest, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
-        let Some(server) = self.servers.get(&(visit.pair.server, visit.placement.link())) else { return Ok(()) };
-        let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
+        let Some(server) = self.servers.get(&(driver_run.pair.server, driver_run.placement.link())) else { return Ok(()) };
+        let seed = self.settings.seed.wrapping_mul(31).wrapping_add(driver_run.repetition as u64);
         for task_index in order(&self.tasks, seed) {
-            let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task)) else {
+            let Some(task) = self.tasks.get(task_index).filter(|task| driver_run.pair.answers(task)) else {
                 continue;
             };
-            if !lines.is_worth_measuring(visit, task_index) {
+            if !lines.is_worth_measuring(driver_run, task_index) {
                 continue;
             }
-            let key = key(visit, task);
+            let key = key(driver_run, task);
             if let Some(outcome) = journal.as_ref().and_then(|journal| journal.done(&key)) {
-                lines.record(visit, task_index, &self.tasks, outcome);
+                lines.record(driver_run, task_index, &self.tasks, outcome);
                 continue;
             }
             if Instant::now() > self.questions_until {
                 return Ok(());
             }
-            let outcome = match self.perform(visit, task, server, interview, hellos) {
+            let outcome = match self.perform(driver_run, task, server, runner, hellos) {
                 Ok(measured) => TaskOutcome::Measured(measured),
                 Err(failure) => TaskOutcome::Failed(failure),
             };
-            lines.record(visit, task_index, &self.tasks, &outcome);
+            lines.record(driver_run, task_index, &self.tasks, &outcome);
             if let Some(journal) = journal {
                 journal.keep(&key, &outcome)?;
-                let (client, name) = (visit.pair.client, visit.pair.client.text());
+                let (client, name) = (driver_run.pair.client, driver_run.pair.client.text());
                 if let Some(hello) = hellos.get(&client).filter(|_| journal.hello(name).is_none()) {
                     journal.keep_hello(name, hello)?;
                 }
@@ -498,46 +498,46 @@ impl RunContext<'_> {
     /// Starts a process of the client.
     fn begin(
         &self,
-        visit: DriverRun,
+        driver_run: DriverRun,
         server: &ServerUnderTest,
         hellos: &mut HashMap<ClientUnderTest, Hello>,
     ) -> Result<DriverTaskRunner, DriverFailure> {
-        let cpu = self.seats.client_cpu(visit.placement);
+        let cpu = self.cpus.client_cpu(driver_run.placement);
         let slower_per_cent = self.settings.slower_per_cent;
-        let conversation = DriverProcess::start(visit.pair.client, server, cpu, slower_per_cent, self.peers)?;
-        hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
+        let conversation = DriverProcess::start(driver_run.pair.client, server, cpu, slower_per_cent, self.peers)?;
+        hellos.entry(driver_run.pair.client).or_insert_with(|| conversation.hello().clone());
         let bounds = if self.settings.suite == Suite::Quick { WARM_UP_QUICK } else { WARM_UP };
         Ok(DriverTaskRunner::new(conversation, bounds))
     }
 
     fn perform(
         &self,
-        visit: DriverRun,
+        driver_run: DriverRun,
         task: &LabTask,
         server: &ServerUnderTest,
-        interview: &mut Option<DriverTaskRunner>,
+        runner: &mut Option<DriverTaskRunner>,
         hellos: &mut HashMap<ClientUnderTest, Hello>,
     ) -> Result<scenario::TaskTimes, DriverFailure> {
-        let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
+        let salt = (driver_run.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
         if task.is_cold {
-            return self.begin(visit, server, hellos)?.measure(task, salt);
+            return self.begin(driver_run, server, hellos)?.measure(task, salt);
         }
-        let mut current = match interview.take() {
-            Some(interview) => interview,
-            None => self.begin(visit, server, hellos)?,
+        let mut current = match runner.take() {
+            Some(runner) => runner,
+            None => self.begin(driver_run, server, hellos)?,
         };
         let measured = current.measure(task, salt);
         // A driver that timed out may still be busy, and one that has ended cannot be used again.
         if !matches!(measured, Err(DriverFailure::Silent { .. } | DriverFailure::Ended { .. })) {
-            *interview = Some(current);
+            *runner = Some(current);
         }
         measured
     }
 }
 
-fn key(visit: DriverRun, task: &LabTask) -> String {
-    let (client, server) = (visit.pair.client.text(), visit.pair.server.text());
-    format!("{} {client} {server} {} {}", visit.repetition, visit.placement.text(), task.name())
+fn key(driver_run: DriverRun, task: &LabTask) -> String {
+    let (client, server) = (driver_run.pair.client.text(), driver_run.pair.server.text());
+    format!("{} {client} {server} {} {}", driver_run.repetition, driver_run.placement.text(), task.name())
 }
 
 #[cfg(test)]
@@ -557,7 +557,7 @@ mod tests {
         }
     }
 
-    fn seats() -> CpuChoice {
+    fn cpus() -> CpuChoice {
         CpuChoice { server_cpu: Some(0), other_cpu: Some(1), are_siblings: false }
     }
 
@@ -573,22 +573,22 @@ mod tests {
     fn every_repetition_visits_every_placement_once_in_its_own_order() {
         let settings = RunSettings { clients: vec![ClientUnderTest::Libca], ..settings(Suite::Full) };
         let pairs = ClientServerPair::selected(&settings);
-        let places = places(&pairs, &seats());
+        let places = places(&pairs, &cpus());
 
-        let visits = visits(&pairs, &seats(), &settings);
+        let driver_runs = driver_runs(&pairs, &cpus(), &settings);
 
-        let blocks: Vec<&[DriverRun]> = visits.chunk_by(|one, next| one.repetition == next.repetition).collect();
+        let blocks: Vec<&[DriverRun]> = driver_runs.chunk_by(|one, next| one.repetition == next.repetition).collect();
         assert_eq!(blocks.len(), 5);
         for (repetition, block) in blocks.iter().enumerate() {
-            assert!(block.iter().all(|visit| visit.repetition == repetition));
+            assert!(block.iter().all(|driver_run| driver_run.repetition == repetition));
             for place in &places {
                 let n_expected =
                     usize::from(place.1.link() == HostLink::Loopback || repetition < HOSTS_REPETITIONS_MAX);
-                let n = block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count();
+                let n = block.iter().filter(|driver_run| (driver_run.pair, driver_run.placement) == *place).count();
                 assert_eq!(n, n_expected, "{place:?}");
             }
         }
-        let order = |block: &[DriverRun]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
+        let order = |block: &[DriverRun]| block.iter().map(|driver_run| (driver_run.pair, driver_run.placement)).collect::<Vec<_>>();
         assert_ne!(order(blocks[0]), order(blocks[1]));
     }
 
@@ -597,16 +597,16 @@ mod tests {
         for suite in [Suite::Quick, Suite::Full] {
             let settings = settings(suite);
 
-            let places = places(&ClientServerPair::selected(&settings), &seats());
+            let places = places(&ClientServerPair::selected(&settings), &cpus());
 
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
                 let pair = ClientServerPair { client: ClientUnderTest::Aioca, server };
                 let of_aioca: Vec<Placement> =
                     places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
                 assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
-                let visits = visits(&ClientServerPair::selected(&settings), &seats(), &settings);
-                let is_there = |visit: &DriverRun| (visit.pair, visit.placement) == (pair, Placement::TwoCores);
-                let of_aioca: Vec<usize> = (0..visits.len()).filter(|&index| is_there(&visits[index])).collect();
+                let driver_runs = driver_runs(&ClientServerPair::selected(&settings), &cpus(), &settings);
+                let is_there = |driver_run: &DriverRun| (driver_run.pair, driver_run.placement) == (pair, Placement::TwoCores);
+                let of_aioca: Vec<usize> = (0..driver_runs.len()).filter(|&index| is_there(&driver_runs[index])).collect();
                 assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
             }
             // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.

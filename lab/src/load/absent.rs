@@ -37,12 +37,12 @@ pub fn run(
     n_names: u32,
     times: CountingIntervals,
     placement: Placement,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
 ) -> Result<Vec<AbsentCount>, DriverFailure> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|why| unavailable("a socket", &why))?;
     let server = socket.local_addr().map_err(|why| unavailable("a socket", &why))?.port();
     let ports = Ports { server, ..Ports::free().map_err(|why| unavailable("ports", &why))? };
-    let mut process = cast::watcher_of(client, NumberEncoding::Checked, placement, seats, ports)?;
+    let mut process = cast::watcher_of(client, NumberEncoding::Checked, placement, cpus, ports)?;
     let watch = LoadRequest::Watch { n_pvs: n_names, n_subscriptions: 1 };
     let line = serde_json::to_string(&watch).map_err(|why| DriverFailure::Protocol { line: why.to_string() })?;
     process.write_line(&line)?;

@@ -30,17 +30,17 @@ pub struct LoadProcesses {
 
 impl LoadProcesses {
     /// Starts the processes that `load` names.
-    pub fn start(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<LoadProcesses, DriverFailure> {
+    pub fn start(load: &FanOut, placement: Placement, cpus: &CpuChoice) -> Result<LoadProcesses, DriverFailure> {
         let numbers = load.numbers();
         if load.producer() == Producer::Schedule {
             let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-            let server = start_server(load.n_pvs, seats, ports)?;
-            let client = watcher(load, numbers, placement, seats, ports)?;
+            let server = start_server(load.n_pvs, cpus, ports)?;
+            let client = watcher(load, numbers, placement, cpus, ports)?;
             return Ok(LoadProcesses { server, client, port: ports.server, _black_box: None });
         }
         let file = TemporaryDatabase::write(&database(load.n_pvs, numbers))
             .map_err(|why| unavailable("the database", &why))?;
-        let black_box = ServerUnderTest::start(load.server, file.path(), seats.server_cpu, None, &peers::present())?;
+        let black_box = ServerUnderTest::start(load.server, file.path(), cpus.server_cpu, None, &peers::present())?;
         let ports = black_box.ports();
         let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
         words.extend(["--numbers".into(), numbers.text().into()]);
@@ -49,7 +49,7 @@ impl LoadProcesses {
         words.extend(double_words(load.double.filter(|_| load.client != ClientUnderTest::Fodo)));
         // On any CPU: it belongs to neither end.
         let server = start("the load's generator", words, None, ports)?;
-        let client = watcher(load, numbers, placement, seats, ports)?;
+        let client = watcher(load, numbers, placement, cpus, ports)?;
         Ok(LoadProcesses { server, client, port: ports.server, _black_box: Some((black_box, file)) })
     }
 }
@@ -95,12 +95,12 @@ fn watcher(
     load: &FanOut,
     numbers: NumberEncoding,
     placement: Placement,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
     ports: Ports,
 ) -> Result<ChildProcess, DriverFailure> {
     match load.client {
-        ClientUnderTest::Fodo => fodo(load.double, numbers, seats.client_cpu(placement), ports),
-        client => watcher_of(client, numbers, placement, seats, ports),
+        ClientUnderTest::Fodo => fodo(load.double, numbers, cpus.client_cpu(placement), ports),
+        client => watcher_of(client, numbers, placement, cpus, ports),
     }
 }
 
@@ -109,10 +109,10 @@ pub(super) fn watcher_of(
     client: ClientUnderTest,
     numbers: NumberEncoding,
     placement: Placement,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
     ports: Ports,
 ) -> Result<ChildProcess, DriverFailure> {
-    let cpu = seats.client_cpu(placement);
+    let cpu = cpus.client_cpu(placement);
     if let Some(external) = client.external() {
         let launch = external.launch_watch(numbers, ports, cpu, &peers::present())?;
         return when_ready(&launch);

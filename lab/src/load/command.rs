@@ -145,9 +145,9 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
         eprintln!("fodo lab load: PVs, subscriptions, rates and times must be greater than zero");
         return ExitCode::from(2);
     };
-    let seats = CpuChoice::find();
-    let placement = if common.one_core { Placement::OneCore } else { seats.apart() };
-    let manner = RunConditions { placement, seats: &seats, deadline: Instant::now() + LOAD_MAX };
+    let cpus = CpuChoice::find();
+    let placement = if common.one_core { Placement::OneCore } else { cpus.apart() };
+    let conditions = RunConditions { placement, cpus: &cpus, deadline: Instant::now() + LOAD_MAX };
     let machine = Machine::describe();
     let mut result = ResultFile::new("load", &machine.date);
     if let Ok(serde_json::Value::Object(words)) = serde_json::to_value(machine) {
@@ -155,7 +155,7 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
     }
     result.settings.insert("repetitions".into(), common.repetitions.into());
     let start = Instant::now();
-    result.rows = load.rows(&ClientUnderTest::ALL, &manner, &mut |_| {});
+    result.rows = load.rows(&ClientUnderTest::ALL, &conditions, &mut |_| {});
     result.duration_s = start.elapsed().as_secs_f64();
     print_result(&result, common.json.as_deref())
 }

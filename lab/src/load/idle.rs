@@ -21,10 +21,10 @@ pub struct IdleMemory {
 }
 
 /// Connects `n` channels, then creates as many subscriptions, to `n_pvs` PVs in turn.
-pub fn run(n: u32, n_pvs: u32, placement: Placement, seats: &CpuChoice) -> Result<IdleMemory, DriverFailure> {
+pub fn run(n: u32, n_pvs: u32, placement: Placement, cpus: &CpuChoice) -> Result<IdleMemory, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-    let mut server = start_server(n_pvs, seats, ports)?;
-    let mut client = start_client(None, placement, seats, ports)?;
+    let mut server = start_server(n_pvs, cpus, ports)?;
+    let mut client = start_client(None, placement, cpus, ports)?;
     // The first channel creates sockets, threads and buffers, which are not counted.
     exchange(&mut client, &LoadRequest::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
     let (client_0, server_0) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);

@@ -30,7 +30,7 @@ pub struct IocBenchmark<'a> {
     /// Placement of the client.
     pub placement: Placement,
     /// The CPUs.
-    pub seats: &'a CpuChoice,
+    pub cpus: &'a CpuChoice,
 }
 
 /// Cost of a database with many records.
@@ -89,7 +89,7 @@ impl IocBenchmark<'_> {
     fn start(&self, records: &str) -> Result<StartedIoc, DriverFailure> {
         let file = TemporaryDatabase::write(records).map_err(|why| unavailable("the database", &why))?;
         let start = Instant::now();
-        let server = ServerUnderTest::start(self.server, file.path(), self.seats.server_cpu, None, &peers::present())?;
+        let server = ServerUnderTest::start(self.server, file.path(), self.cpus.server_cpu, None, &peers::present())?;
         let time = start.elapsed();
         let reached = ServerAccess { process: server.process_number(), ports: server.ports() };
         Ok(StartedIoc { reached, time, _server: server, _file: file })
@@ -188,7 +188,7 @@ impl IocBenchmark<'_> {
     pub fn round_trips(&self, n_puts: u32) -> Result<RoundTrips, DriverFailure> {
         let started = self.start(&numbered("ao", 1, ""))?;
         let raw =
-            ServerUnderTest::start(ServerKind::Raw, Path::new(""), self.seats.server_cpu, None, &peers::present())?;
+            ServerUnderTest::start(ServerKind::Raw, Path::new(""), self.cpus.server_cpu, None, &peers::present())?;
         let Ports { host, server, .. } = raw.ports();
         let reached = &started.reached;
         self.as_client(|| {
@@ -215,7 +215,7 @@ impl IocBenchmark<'_> {
 
     /// Does `work` on the client's CPU: threads that it starts stay there as well.
     fn as_client<T: Send>(&self, work: impl FnOnce() -> Result<T, DriverFailure> + Send) -> Result<T, DriverFailure> {
-        let cpu = self.seats.client_cpu(self.placement);
+        let cpu = self.cpus.client_cpu(self.placement);
         let pinned = || {
             cpu.map(pin).transpose().map_err(|why| unavailable("the client's processor", &why))?;
             work()

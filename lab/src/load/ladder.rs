@@ -15,11 +15,11 @@ const COLLAPSED_BELOW: f64 = 0.8;
 const PLATEAU_BELOW: f64 = 1.05;
 
 /// Measures all steps, starting with `first`.
-pub fn run_ladder(first: FanOut, placement: Placement, seats: &CpuChoice) -> Result<Vec<LadderStep>, DriverFailure> {
+pub fn run_ladder(first: FanOut, placement: Placement, cpus: &CpuChoice) -> Result<Vec<LadderStep>, DriverFailure> {
     let mut steps: Vec<LadderStep> = Vec::new();
     let mut next = first;
     while steps.len() < STEPS_MAX && !has_plateaued(&steps) {
-        steps.push((next, next.run(placement, seats)?));
+        steps.push((next, next.run(placement, cpus)?));
         next.rate_hz *= 2.0;
     }
     Ok(steps)

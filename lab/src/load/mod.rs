@@ -140,11 +140,11 @@ const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
     /// Runs the load, each end in its own process.
-    pub fn run(&self, placement: Placement, seats: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
+    pub fn run(&self, placement: Placement, cpus: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
         if let Some(why) = self.misfit() {
             return Err(DriverFailure::Operation { what: "the load".into(), why });
         }
-        let mut cast = LoadProcesses::start(self, placement, seats)?;
+        let mut cast = LoadProcesses::start(self, placement, cpus)?;
         self.converse(&mut cast.server, &mut cast.client, cast.port)
     }
 
@@ -215,7 +215,6 @@ impl FanOut {
         let traffic = traffic_before.and_then(|before| Some(CircuitTraffic::of_port(port)?.since(before)));
         let sums = &client_after.sums;
         let merged_server = after.1 - before.1;
-        let in_flight = 0;
         let explained = merged_server + client_after.merged + sums.received;
         let rest = produced as i64 - explained as i64;
         // A missing update may be lost or merged, if a peer does not report which; an extra update is neither.
@@ -225,9 +224,7 @@ impl FanOut {
             merged_server,
             received: client_after.received,
             merged_client: client_after.merged,
-            dropped: 0,
             delivered: sums.received,
-            in_flight,
             unexplained: rest - unattributed as i64,
             duplicates: sums.duplicates,
             out_of_order: sums.out_of_order,
@@ -421,19 +418,19 @@ fn tallied(client: &mut ChildProcess) -> Result<Tallied, DriverFailure> {
     }
 }
 
-fn start_server(n_pvs: u32, seats: &CpuChoice, ports: Ports) -> Result<ChildProcess, DriverFailure> {
+fn start_server(n_pvs: u32, cpus: &CpuChoice, ports: Ports) -> Result<ChildProcess, DriverFailure> {
     let (n_pvs, port) = (n_pvs.to_string(), ports.server.to_string());
     let words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
-    start("the load's server", words, seats.server_cpu, ports)
+    start("the load's server", words, cpus.server_cpu, ports)
 }
 
 fn start_client(
     double: Option<Misbehavior>,
     placement: Placement,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
     ports: Ports,
 ) -> Result<ChildProcess, DriverFailure> {
-    cast::fodo(double, NumberEncoding::Checked, seats.client_cpu(placement), ports)
+    cast::fodo(double, NumberEncoding::Checked, cpus.client_cpu(placement), ports)
 }
 
 fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<ChildProcess, DriverFailure> {

@@ -24,16 +24,16 @@ pub fn run(
     n_pvs: u32,
     down: Duration,
     placement: Placement,
-    seats: &CpuChoice,
+    cpus: &CpuChoice,
 ) -> Result<RecoveryTimes, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-    let server = start_server(n_pvs, seats, ports)?;
-    let mut client = start_client(None, placement, seats, ports)?;
+    let server = start_server(n_pvs, cpus, ports)?;
+    let mut client = start_client(None, placement, cpus, ports)?;
     exchange(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
     drop(server);
     exchange(&mut client, &LoadRequest::Restart {}, ANSWER_MAX)?;
     std::thread::sleep(down);
-    let _server = start_server(n_pvs, seats, ports)?;
+    let _server = start_server(n_pvs, cpus, ports)?;
     let listens_unix_ns = unix_ns();
     let answer =
         exchange(&mut client, &LoadRequest::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;

@@ -18,8 +18,8 @@ pub struct Stalled {
 
 impl Stalled {
     /// Measures both.
-    pub fn run(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<Stalled, DriverFailure> {
-        Ok(Stalled { alone: load.run(placement, seats)?, beside: beside(load, placement, seats)? })
+    pub fn run(load: &FanOut, placement: Placement, cpus: &CpuChoice) -> Result<Stalled, DriverFailure> {
+        Ok(Stalled { alone: load.run(placement, cpus)?, beside: beside(load, placement, cpus)? })
     }
 
     /// Ratio of p99 with the stalled client to p99 without it.
@@ -31,11 +31,11 @@ impl Stalled {
     }
 }
 
-fn beside(load: &FanOut, placement: Placement, seats: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
+fn beside(load: &FanOut, placement: Placement, cpus: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-    let mut server = start_server(load.n_pvs, seats, ports)?;
-    let mut live = start_client(load.double, placement, seats, ports)?;
-    let mut stalled = start_client(None, placement, seats, ports)?;
+    let mut server = start_server(load.n_pvs, cpus, ports)?;
+    let mut live = start_client(load.double, placement, cpus, ports)?;
+    let mut stalled = start_client(None, placement, cpus, ports)?;
     let watch = LoadRequest::Watch { n_pvs: load.n_pvs, n_subscriptions: load.n_subscriptions };
     exchange(&mut stalled, &watch, ANSWER_MAX)?;
     let stop =

@@ -96,7 +96,7 @@ pub struct RunConditions<'a> {
     /// Where client and server run.
     pub placement: Placement,
     /// The CPUs.
-    pub seats: &'a CpuChoice,
+    pub cpus: &'a CpuChoice,
     /// Time after which no further work starts.
     pub deadline: Instant,
 }
@@ -137,18 +137,18 @@ impl Load {
     pub fn rows(
         &self,
         clients: &[ClientUnderTest],
-        manner: &RunConditions<'_>,
+        conditions: &RunConditions<'_>,
         report: &mut dyn FnMut(&str),
     ) -> Vec<ResultRow> {
         let mut rows = Vec::new();
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
             report(&format!("{}, {} with {}", self.question, client.text(), server.text()));
-            let RunConditions { placement, seats, deadline } = *manner;
+            let RunConditions { placement, cpus, deadline } = *conditions;
             let placement = match placement {
                 Placement::TwoCores if !self.is_client_pinned => Placement::ClientNotPinned,
                 placement => placement,
             };
-            rows.extend(LoadRun { load: self, client, server, placement, seats, deadline }.rows());
+            rows.extend(LoadRun { load: self, client, server, placement, cpus, deadline }.rows());
         }
         rows
     }
@@ -160,7 +160,7 @@ struct LoadRun<'a> {
     client: ClientUnderTest,
     server: ServerKind,
     placement: Placement,
-    seats: &'a CpuChoice,
+    cpus: &'a CpuChoice,
     deadline: Instant,
 }
 
@@ -182,11 +182,11 @@ impl LoadRun<'_> {
             LoadKind::IdleClients { n } => self.idle_clients(*n),
             LoadKind::Scans { n, seconds: counted } => {
                 let row = self.row("processor time in each second", u64::from(*n), "ns");
-                vec![self.ioc_loads(row, |bench| bench.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
+                vec![self.ioc_loads(row, |benchmark| benchmark.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
             }
             LoadKind::Chain { n, n_puts } => {
                 let row = self.row("by FLNK", u64::from(*n), "records/s");
-                vec![self.ioc_loads(row, |bench| bench.chain(*n, *n_puts))]
+                vec![self.ioc_loads(row, |benchmark| benchmark.chain(*n, *n_puts))]
             }
             LoadKind::RoundTrips { n_puts } => self.round_trips(*n_puts),
         }
@@ -219,7 +219,7 @@ impl LoadRun<'_> {
 
     fn fan_out(&self, offered: &Offered) -> ResultRow {
         let load = self.offered(offered);
-        let (outcomes, failure) = self.repeat(|| load.run(self.placement, self.seats));
+        let (outcomes, failure) = self.repeat(|| load.run(self.placement, self.cpus));
         self.joined(&load, &outcomes.iter().collect::<Vec<_>>(), failure)
     }
 
@@ -242,7 +242,7 @@ impl LoadRun<'_> {
     /// A row for each step, with updates delivered per updates offered, and a row for the maximum.
     fn ladder(&self, offered: &Offered) -> Vec<ResultRow> {
         let first = self.offered(offered);
-        let (climbs, failure) = self.repeat(|| ladder::run_ladder(first, self.placement, self.seats));
+        let (climbs, failure) = self.repeat(|| ladder::run_ladder(first, self.placement, self.cpus));
         let highest = climbs.iter().max_by_key(|steps| steps.len()).cloned().unwrap_or_default();
         let mut rows = Vec::new();
         for (load, _) in &highest {
@@ -273,7 +273,7 @@ impl LoadRun<'_> {
     }
 
     fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<ResultRow> {
-        let (backs, failure) = self.repeat(|| reconnect::run(n_pvs, down, self.placement, self.seats));
+        let (backs, failure) = self.repeat(|| reconnect::run(n_pvs, down, self.placement, self.cpus));
         let of = |variant: &str, time: fn(&reconnect::RecoveryTimes) -> Duration| {
             let samples = backs.iter().map(|back| time(back).as_nanos() as f64).collect();
             self.measured(self.row(variant, u64::from(n_pvs), "ns"), samples, None, failure.clone())
@@ -282,7 +282,7 @@ impl LoadRun<'_> {
     }
 
     fn idle(&self, n: u32, n_pvs: u32) -> Vec<ResultRow> {
-        let (found, failure) = self.repeat(|| idle::run(n, n_pvs, self.placement, self.seats));
+        let (found, failure) = self.repeat(|| idle::run(n, n_pvs, self.placement, self.cpus));
         let of = |variant: &str, bytes: fn(&idle::IdleMemory) -> f64| {
             let samples = found.iter().map(bytes).collect();
             self.measured(self.row(variant, u64::from(n), "bytes"), samples, None, failure.clone())
@@ -295,8 +295,8 @@ impl LoadRun<'_> {
         ]
     }
 
-    fn bench(&self) -> ioc::IocBenchmark<'_> {
-        ioc::IocBenchmark { server: self.server, placement: self.placement, seats: self.seats }
+    fn benchmark(&self) -> ioc::IocBenchmark<'_> {
+        ioc::IocBenchmark { server: self.server, placement: self.placement, cpus: self.cpus }
     }
 
     fn ioc_loads(
@@ -304,12 +304,12 @@ impl LoadRun<'_> {
         row: ResultRow,
         work: impl Fn(&ioc::IocBenchmark<'_>) -> Result<f64, DriverFailure>,
     ) -> ResultRow {
-        let (samples, failure) = self.repeat(|| work(&self.bench()));
+        let (samples, failure) = self.repeat(|| work(&self.benchmark()));
         self.measured(row, samples, None, failure)
     }
 
     fn records(&self, n: u32) -> Vec<ResultRow> {
-        let (found, failure) = self.repeat(|| self.bench().load(n));
+        let (found, failure) = self.repeat(|| self.benchmark().load(n));
         let of = |variant: &str, unit: &str, number: fn(&ioc::DatabaseCost) -> f64| {
             let samples = found.iter().map(number).collect();
             self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
@@ -321,7 +321,7 @@ impl LoadRun<'_> {
     }
 
     fn idle_clients(&self, n: u32) -> Vec<ResultRow> {
-        let (found, failure) = self.repeat(|| self.bench().idle_clients(n));
+        let (found, failure) = self.repeat(|| self.benchmark().idle_clients(n));
         let of = |variant: &str, unit: &str, number: fn(&ioc::IdleClientCost) -> f64| {
             let samples = found.iter().map(number).collect();
             self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
@@ -333,7 +333,7 @@ impl LoadRun<'_> {
     }
 
     fn round_trips(&self, n_puts: u32) -> Vec<ResultRow> {
-        let (found, failure) = self.repeat(|| self.bench().round_trips(n_puts));
+        let (found, failure) = self.repeat(|| self.benchmark().round_trips(n_puts));
         let of = |variant: &str, unit: &str, number: fn(&ioc::RoundTrips) -> f64| {
             let samples = found.iter().map(number).collect();
             self.measured(self.row(variant, u64::from(n_puts), unit), samples, None, failure.clone())
@@ -347,7 +347,7 @@ impl LoadRun<'_> {
     /// One client searches; the counting intervals of the repetitions are consecutive.
     fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> ResultRow {
         let times = absent::CountingIntervals { after, counted, n_counts: self.load.repetitions };
-        let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.seats) {
+        let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.cpus) {
             Ok(found) => (found, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
@@ -360,7 +360,7 @@ impl LoadRun<'_> {
     fn sustained(&self, highest: &Offered, p99_ms_max: f64) -> ResultRow {
         let is_well = |hz: f64| -> Result<bool, DriverFailure> {
             let load = self.offered(&Offered { hz, ..*highest });
-            let outcome = load.run(self.placement, self.seats)?;
+            let outcome = load.run(self.placement, self.cpus)?;
             let ledger = &outcome.ledger;
             let n_merged = ledger.merged_server + ledger.merged_client + ledger.unattributed;
             let p99_ms = outcome.percentiles.iter().find(|(at, _)| *at == 99.0).map_or(f64::MAX, |(_, ns)| ns / 1e6);
@@ -384,7 +384,7 @@ impl LoadRun<'_> {
     fn stalled(&self, offered: &Offered) -> Vec<ResultRow> {
         use super::stalled::Stalled;
         let load = self.offered(offered);
-        let (runs, failure) = self.repeat(|| Stalled::run(&load, self.placement, self.seats));
+        let (runs, failure) = self.repeat(|| Stalled::run(&load, self.placement, self.cpus));
         let of = |variant: &str, outcome: fn(&Stalled) -> &LoadOutcome| {
             let outcomes: Vec<&LoadOutcome> = runs.iter().map(outcome).collect();
             ResultRow { variant: variant.into(), ..self.joined(&load, &outcomes, failure.clone()) }

@@ -161,27 +161,32 @@ impl<'a> Section<'a> {
     /// The label of a table row, in the wording of the studies.
     pub fn line(&self, point: u64) -> String {
         let n = super::number::grouped(point as f64);
-        match self.question {
-            "Q3" | "Q4" | "Q5" => format!("Creating {n} contexts"),
-            "Q10" | "Q11" | "Q12" => format!("Creating {n} channels"),
-            "Q13" | "Q14" | "Q31" => format!("Synchronously connecting {n} channels"),
-            "Q15" => format!("Creating {n} channels that connect by themselves"),
-            "Q16" => format!("Connecting {n} channels asynchronously"),
-            "Q17" => format!("Synchronous get from {n} channels"),
-            "Q18" | "Q19" => format!("Asynchronous get from {n} channels"),
-            "Q20" => format!("Monitors on {n} channels"),
-            "Q21" => format!("Array of {n} integers"),
-            "P1" => format!("Putting to {n} channels with completion"),
-            "P2" => format!("Putting to {n} channels without waiting"),
-            "P3" => format!("Get from {n} channels, a hundred in flight"),
-            "P4" => format!("A first value in each of {n} contexts"),
-            "P5" => format!("{n} commands that print a value"),
-            "P6" => "First get of a process".into(),
-            "P7" => format!("First get from {n} channels at once"),
-            "P8" => format!("First monitors on {n} channels"),
-            _ => format!("n = {n}"),
-        }
+        label(self.question, &n).unwrap_or_else(|| format!("n = {n}"))
     }
+}
+
+/// What a row of a question with `n` objects measures; `None` for a question that is not of a scenario.
+fn label(question: &str, n: &str) -> Option<String> {
+    Some(match question {
+        "Q3" | "Q4" | "Q5" => format!("Creating {n} contexts"),
+        "Q10" | "Q11" | "Q12" => format!("Creating {n} channels"),
+        "Q13" | "Q14" | "Q31" => format!("Synchronously connecting {n} channels"),
+        "Q15" => format!("Creating {n} channels that connect by themselves"),
+        "Q16" => format!("Connecting {n} channels asynchronously"),
+        "Q17" => format!("Synchronous get from {n} channels"),
+        "Q18" | "Q19" => format!("Asynchronous get from {n} channels"),
+        "Q20" => format!("Monitors on {n} channels"),
+        "Q21" => format!("Array of {n} integers"),
+        "P1" => format!("Putting to {n} channels with completion"),
+        "P2" => format!("Putting to {n} channels without waiting"),
+        "P3" => format!("Get from {n} channels, a hundred in flight"),
+        "P4" => format!("A first value in each of {n} contexts"),
+        "P5" => format!("{n} commands that print a value"),
+        "P6" => "First get of a process".into(),
+        "P7" => format!("First get from {n} channels at once"),
+        "P8" => format!("First monitors on {n} channels"),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -204,6 +209,17 @@ mod tests {
         let of_first: Vec<_> = sections[0].contenders.iter().map(|contender| contender.text()).collect();
         assert_eq!(of_first[..2], ["fodo \u{2192} fodo", "fodo \u{2192} soft-ioc"]);
         assert_eq!(of_first.last().unwrap(), "floor (raw socket)");
+    }
+
+    #[test]
+    fn the_rows_of_every_scenario_have_a_label() {
+        for scenario in crate::scenario::Scenario::all().unwrap() {
+            for question in [Some(&scenario.question), scenario.at_least.as_ref(), scenario.distinct.as_ref()] {
+                // These two are answered by yes or no.
+                let Some(question) = question.filter(|question| !["Q1", "Q2"].contains(&question.as_str())) else { continue };
+                assert!(label(question, "1").is_some(), "{question}");
+            }
+        }
     }
 
     #[test]

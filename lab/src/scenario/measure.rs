@@ -49,7 +49,7 @@ pub struct DriverTaskRunner {
 }
 
 impl DriverTaskRunner {
-    /// An interview whose driver has no open channel.
+    /// A runner whose driver has no open channel.
     pub fn new(conversation: DriverProcess, bounds: WarmUpBounds) -> DriverTaskRunner {
         DriverTaskRunner { conversation, opened: None, bounds, warmed: HashMap::new() }
     }

@@ -372,6 +372,19 @@ mod tests {
     }
 
     #[test]
+    fn every_file_among_the_scenarios_is_listed() {
+        let mut files: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"))
+            .unwrap()
+            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+            .collect();
+        files.sort();
+        let mut listed = FILES.to_vec();
+        listed.sort();
+
+        assert_eq!(files, listed);
+    }
+
+    #[test]
     fn every_scenario_has_points_in_both_suites_and_a_verification() {
         for scenario in Scenario::all().unwrap() {
             for suite in [Suite::Quick, Suite::Full] {

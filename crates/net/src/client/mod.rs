@@ -74,7 +74,7 @@ pub struct Context {
 struct ContextCore {
     config: ClientConfig,
     executor: Executor,
-    edge: OnceLock<NetworkHandles>,
+    network: OnceLock<NetworkHandles>,
     deadlines: OnceLock<Arc<Deadlines>>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
@@ -130,7 +130,7 @@ impl Context {
         let core = ContextCore {
             config,
             executor,
-            edge: OnceLock::new(),
+            network: OnceLock::new(),
             deadlines: OnceLock::new(),
             circuits: Mutex::ranked(Rank::ContextCircuits, Circuits::Open(HashMap::new())),
             callbacks: Mutex::ranked(Rank::ContextCallbacks, None),
@@ -234,13 +234,13 @@ impl Context {
 
 impl ContextCore {
     fn open(self: &Arc<Self>) -> io::Result<()> {
-        if self.edge.get().is_some() {
+        if self.network.get().is_some() {
             return Ok(());
         }
         let reactor = Reactor::shared()?;
         let search = Search::shared(&self.config, &reactor, Arc::downgrade(self))?;
-        // Another thread may have set it first; its edge is equivalent.
-        let _ = self.edge.set(NetworkHandles { reactor, search });
+        // Another thread may have set it first; its handles are equivalent.
+        let _ = self.network.set(NetworkHandles { reactor, search });
         Ok(())
     }
 
@@ -250,8 +250,8 @@ impl ContextCore {
 
     fn close(&self) {
         let Circuits::Open(circuits) = std::mem::replace(&mut *self.circuits.lock(), Circuits::Closed) else { return };
-        let Some(edge) = self.edge.get() else { return };
-        for channel in edge.search.channels() {
+        let Some(network) = self.network.get() else { return };
+        for channel in network.search.channels() {
             if channel.is_of(self) {
                 channel.end_with_context();
             }
@@ -259,20 +259,20 @@ impl ContextCore {
         circuits.values().for_each(|circuit| circuit.end_with_context());
     }
 
-    fn edge(&self) -> &NetworkHandles {
-        match self.edge.get() {
-            Some(edge) => edge,
+    fn network(&self) -> &NetworkHandles {
+        match self.network.get() {
+            Some(network) => network,
             None => unreachable!("a context with channels is open"),
         }
     }
 
     fn search(&self) -> &Search {
-        &self.edge().search
+        &self.network().search
     }
 
     /// The deadlines of awaited operations; created on first use.
     fn deadlines(&self) -> &Deadlines {
-        self.deadlines.get_or_init(|| Deadlines::new(self.config.operation_timeout, &self.edge().reactor))
+        self.deadlines.get_or_init(|| Deadlines::new(self.config.operation_timeout, &self.network().reactor))
     }
 
     /// Returns the circuit to this server at this priority, and opens it if it does not exist.
@@ -284,11 +284,11 @@ impl ContextCore {
         if let Some(circuit) = circuits.get(&(server, priority)) {
             return Ok(circuit.clone());
         }
-        let Some(edge) = self.edge.get() else {
+        let Some(network) = self.network.get() else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
         let config = circuit_config(&self.config, priority);
-        let circuit = Circuit::open(server, &config, self.config.spin, &edge.reactor, Arc::downgrade(self))?;
+        let circuit = Circuit::open(server, &config, self.config.spin, &network.reactor, Arc::downgrade(self))?;
         circuits.insert((server, priority), circuit.clone());
         Ok(circuit)
     }

@@ -279,8 +279,8 @@ impl Search {
         for (from, range) in datagrams {
             let bytes = &bytes[range];
             state.searcher.handle(from, bytes, now, &mut claims);
-            if let Some(ear) = &mut state.beacon_listener {
-                ear.handle(from, bytes, now, &mut anomalies);
+            if let Some(listener) = &mut state.beacon_listener {
+                listener.handle(from, bytes, now, &mut anomalies);
             }
         }
         if !anomalies.is_empty() {
@@ -296,8 +296,8 @@ impl Search {
 
     /// Updates the address lists, and registers with the repeater.
     fn refresh_addresses(self: &Arc<Self>, state: &mut State, now: Now) {
-        if let Some(ear) = &mut state.beacon_listener {
-            ear.tick(&self.socket, &self.reactor, now);
+        if let Some(listener) = &mut state.beacon_listener {
+            listener.tick(&self.socket, &self.reactor, now);
         }
         let wake = || {
             let search = Arc::downgrade(self);

@@ -1,7 +1,7 @@
 //! Batches of channels: requests with callbacks, one flush, one wait.
 //!
 //! libca's own threads run the callbacks. They access only [`GetSlot`]s, which contain only atomics and live until every
-//! channel of their round is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`ChannelSet`]
+//! channel of their set is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`ChannelSet`]
 //! clears its channels when it is dropped, also during a panic. It leaks its slots if libca does not confirm that every
 //! channel is cleared.
 
@@ -147,7 +147,7 @@ impl Drop for ChannelSet {
         let mut are_cleared = true;
         for channel in self.channels.drain(..) {
             // SAFETY: the handle is from ca_create_channel and is cleared once, because it is drained; the function
-            // belongs to the `Libca` that created the round and outlives it.
+            // belongs to the `Libca` that created the set and outlives it.
             are_cleared &= unsafe { (self.clear_channel)(channel) } == NORMAL;
         }
         if !are_cleared {
@@ -168,7 +168,7 @@ unsafe extern "C" fn on_connection(connection: ConnectionArgs) {
 }
 
 unsafe extern "C" fn on_event(event: EventArgs) {
-    // SAFETY: every request with this callback passes a pointer to a `GetSlot` of its round, which outlives the channel
+    // SAFETY: every request with this callback passes a pointer to a `GetSlot` of its set, which outlives the channel
     // (see the top of this file); slots are only shared, never borrowed mutably.
     let Some(slot) = (unsafe { event.user.cast::<GetSlot>().as_ref() }) else { return };
     if slot.has_arrived.load(Ordering::Acquire) {
@@ -184,18 +184,18 @@ unsafe extern "C" fn on_event(event: EventArgs) {
 }
 
 impl Libca {
-    /// Does `work` with the round's own channels, and clears them afterwards.
-    pub(super) fn round(
+    /// Does `work` with the set's own channels, and clears them afterwards.
+    pub(super) fn with_set(
         &self,
         batch: &ConnectedChannels,
         work: fn(&Libca, &ConnectedChannels, &mut ChannelSet) -> Result<Timed, DriverFailure>,
     ) -> Result<Timed, DriverFailure> {
-        // The first round sets it; the function does not change while this process has one libca.
+        // The first one stores it; the function does not change while this process has one libca.
         let _ = USER_OF.set(self.functions.ca_puser);
-        let mut round = ChannelSet::new(batch.n, self.functions.ca_clear_channel);
-        let outcome = work(self, batch, &mut round);
+        let mut set = ChannelSet::new(batch.n, self.functions.ca_clear_channel);
+        let outcome = work(self, batch, &mut set);
         let start = Instant::now();
-        drop(round);
+        drop(set);
         let flushed = self.flush();
         let close_ns = Some(ns(start.elapsed()));
         let timed = outcome?;
@@ -208,7 +208,7 @@ impl Libca {
         self.check("ca_flush_io", unsafe { (self.functions.ca_flush_io)() })
     }
 
-    fn create(&self, name: &std::ffi::CStr, user: *mut c_void, round: &mut ChannelSet) -> Result<(), DriverFailure> {
+    fn create(&self, name: &std::ffi::CStr, user: *mut c_void, set: &mut ChannelSet) -> Result<(), DriverFailure> {
         let mut channel: ChannelId = std::ptr::null_mut();
         // SAFETY: the name is copied during the call; the callback and its pointer follow the rules at the top of this
         // file; `channel` is written during the call only.
@@ -216,184 +216,184 @@ impl Libca {
             (self.functions.ca_create_channel)(name.as_ptr(), Some(on_connection), user, 0, &raw mut channel)
         };
         self.check("ca_create_channel", status)?;
-        round.channels.push(channel);
+        set.channels.push(channel);
         Ok(())
     }
 
-    fn create_all(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<(u64, Instant), DriverFailure> {
+    fn create_all(&self, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<(u64, Instant), DriverFailure> {
         let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
-        let users: Vec<*mut c_void> = round.connections.pointers().collect();
+        let users: Vec<*mut c_void> = set.connections.pointers().collect();
         let start = Instant::now();
         for (name, user) in names.iter().zip(users) {
-            self.create(name, user, round)?;
+            self.create(name, user, set)?;
         }
         Ok((ns(start.elapsed()), start))
     }
 
-    fn n_connected(&self, round: &ChannelSet) -> usize {
-        // SAFETY: the handles are from ca_create_channel and are not cleared before the round ends.
-        round.channels.iter().filter(|channel| unsafe { (self.functions.ca_state)(**channel) } == CONNECTED).count()
+    fn n_connected(&self, set: &ChannelSet) -> usize {
+        // SAFETY: the handles are from ca_create_channel and are not cleared before the set ends.
+        set.channels.iter().filter(|channel| unsafe { (self.functions.ca_state)(**channel) } == CONNECTED).count()
     }
 
-    fn connect_all(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
-        let (created_ns, start) = self.create_all(batch, round)?;
+    fn connect_all(&self, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<Timed, DriverFailure> {
+        let (created_ns, start) = self.create_all(batch, set)?;
         self.flush()?;
-        round.connections.wait(batch.n, BATCH_MAX)?;
+        set.connections.wait(batch.n, BATCH_MAX)?;
         let timed = Timed::since(start, 0);
-        Ok(Timed { created_ns: Some(created_ns), n: self.n_connected(round), ..timed })
+        Ok(Timed { created_ns: Some(created_ns), n: self.n_connected(set), ..timed })
     }
 
     pub(super) fn time_creating(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        let (created_ns, _) = self.create_all(batch, round)?;
-        let distinct: HashSet<ChannelId> = round.channels.iter().copied().collect();
+        let (created_ns, _) = self.create_all(batch, set)?;
+        let distinct: HashSet<ChannelId> = set.channels.iter().copied().collect();
         Ok(Timed { ns: created_ns, n: distinct.len(), ..Timed::default() })
     }
 
     pub(super) fn time_connecting(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        self.connect_all(batch, round)
+        self.connect_all(batch, set)
     }
 
     pub(super) fn time_one_by_one(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
         let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
-        let users: Vec<*mut c_void> = round.connections.pointers().collect();
+        let users: Vec<*mut c_void> = set.connections.pointers().collect();
         let start = Instant::now();
         for (index, (name, user)) in names.iter().zip(users).enumerate() {
-            self.create(name, user, round)?;
+            self.create(name, user, set)?;
             self.flush()?;
-            round.connections.wait(index + 1, OPERATION_MAX)?;
+            set.connections.wait(index + 1, OPERATION_MAX)?;
         }
         let timed = Timed::since(start, 0);
-        Ok(Timed { n: self.n_connected(round), ..timed })
+        Ok(Timed { n: self.n_connected(set), ..timed })
     }
 
-    fn gets(&self, round: &mut ChannelSet) -> Result<Vec<f64>, DriverFailure> {
-        self.gets_with(round, usize::MAX)
+    fn gets(&self, set: &mut ChannelSet) -> Result<Vec<f64>, DriverFailure> {
+        self.gets_with(set, usize::MAX)
     }
 
     /// Gets from each channel, at most `n_in_flight` at a time. It flushes only before it waits, and then waits until
     /// half of the gets are complete: each flush is a system call, each wake-up another.
-    fn gets_with(&self, round: &mut ChannelSet, n_in_flight: usize) -> Result<Vec<f64>, DriverFailure> {
-        let slots = Slots::new(round.channels.len());
+    fn gets_with(&self, set: &mut ChannelSet, n_in_flight: usize) -> Result<Vec<f64>, DriverFailure> {
+        let slots = Slots::new(set.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
-        round.events.push(slots);
-        for (index, (channel, user)) in round.channels.iter().zip(users).enumerate() {
-            if let Some(slots) = round.events.last().filter(|slots| index - slots.n_arrived() >= n_in_flight) {
+        set.events.push(slots);
+        for (index, (channel, user)) in set.channels.iter().zip(users).enumerate() {
+            if let Some(slots) = set.events.last().filter(|slots| index - slots.n_arrived() >= n_in_flight) {
                 self.flush()?;
                 slots.wait(index - n_in_flight / 2, BATCH_MAX)?;
             }
-            // SAFETY: a connected channel; callback and pointer follow the rules at the top of this file: the round
+            // SAFETY: a connected channel; callback and pointer follow the rules at the top of this file: the set
             // owns the slots from before the first request on, and moving them moves no slot.
             let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *channel, on_event, user) };
             self.check("ca_array_get_callback", status)?;
         }
         self.flush()?;
-        let Some(slots) = round.events.last() else { return Ok(Vec::new()) };
-        slots.wait(round.channels.len(), BATCH_MAX)?;
+        let Some(slots) = set.events.last() else { return Ok(Vec::new()) };
+        slots.wait(set.channels.len(), BATCH_MAX)?;
         slots.check(self, "get")?;
         Ok(slots.values().collect())
     }
 
-    fn puts(&self, round: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
-        let slots = Slots::new(round.channels.len());
+    fn puts(&self, set: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
+        let slots = Slots::new(set.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
-        round.events.push(slots);
-        for ((channel, user), value) in round.channels.iter().zip(users).zip(values) {
+        set.events.push(slots);
+        for ((channel, user), value) in set.channels.iter().zip(users).zip(values) {
             let source = std::ptr::from_ref(value).cast();
             // SAFETY: the source is one double, copied during the call; otherwise as for the gets above.
             let status = unsafe { (self.functions.ca_array_put_callback)(DOUBLE, 1, *channel, source, on_event, user) };
             self.check("ca_array_put_callback", status)?;
         }
         self.flush()?;
-        let Some(slots) = round.events.last() else { return Ok(()) };
-        slots.wait(round.channels.len(), BATCH_MAX)?;
+        let Some(slots) = set.events.last() else { return Ok(()) };
+        slots.wait(set.channels.len(), BATCH_MAX)?;
         slots.check(self, "put")
     }
 
-    pub(super) fn time_gets(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
-        self.time_gets_with(batch, round, usize::MAX)
+    pub(super) fn time_gets(&self, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<Timed, DriverFailure> {
+        self.time_gets_with(batch, set, usize::MAX)
     }
 
     pub(super) fn time_gets_in_flight(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        self.time_gets_with(batch, round, IN_FLIGHT_MAX)
+        self.time_gets_with(batch, set, IN_FLIGHT_MAX)
     }
 
     fn time_gets_with(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
         n_in_flight: usize,
     ) -> Result<Timed, DriverFailure> {
-        self.connect_all(batch, round)?;
+        self.connect_all(batch, set)?;
         let start = Instant::now();
-        let values = self.gets_with(round, n_in_flight)?;
+        let values = self.gets_with(set, n_in_flight)?;
         let timed = Timed::since(start, values.len());
         values.iter().enumerate().try_for_each(|(index, value)| batch.check(index, *value))?;
         Ok(timed)
     }
 
-    pub(super) fn time_puts(&self, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
-        self.time_puts_by(batch, round, Libca::puts)
+    pub(super) fn time_puts(&self, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<Timed, DriverFailure> {
+        self.time_puts_by(batch, set, Libca::puts)
     }
 
     pub(super) fn time_puts_unconfirmed(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        self.time_puts_by(batch, round, Libca::puts_unconfirmed)
+        self.time_puts_by(batch, set, Libca::puts_unconfirmed)
     }
 
     /// Puts without a reply, then gets from the last channel: the server handles a circuit's requests in order.
-    fn puts_unconfirmed(&self, round: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
-        for (channel, value) in round.channels.iter().zip(values) {
+    fn puts_unconfirmed(&self, set: &mut ChannelSet, values: &[f64]) -> Result<(), DriverFailure> {
+        for (channel, value) in set.channels.iter().zip(values) {
             // SAFETY: a connected channel; the source is one double, copied during the call.
             let status =
                 unsafe { (self.functions.ca_array_put)(DOUBLE, 1, *channel, std::ptr::from_ref(value).cast()) };
             self.check("ca_array_put", status)?;
         }
-        let Some(last) = round.channels.last() else { return Ok(()) };
+        let Some(last) = set.channels.last() else { return Ok(()) };
         let slots = Slots::new(1);
         let users: Vec<*mut c_void> = slots.pointers().collect();
-        round.events.push(slots);
+        set.events.push(slots);
         for user in users {
             // SAFETY: as for the gets above.
             let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *last, on_event, user) };
             self.check("ca_array_get_callback", status)?;
         }
         self.flush()?;
-        round.events.last().map_or(Ok(()), |slots| slots.wait(1, BATCH_MAX).and_then(|()| slots.check(self, "get")))
+        set.events.last().map_or(Ok(()), |slots| slots.wait(1, BATCH_MAX).and_then(|()| slots.check(self, "get")))
     }
 
     fn time_puts_by(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
         put: fn(&Libca, &mut ChannelSet, &[f64]) -> Result<(), DriverFailure>,
     ) -> Result<Timed, DriverFailure> {
-        self.connect_all(batch, round)?;
-        let there = self.gets(round)?;
+        self.connect_all(batch, set)?;
+        let there = self.gets(set)?;
         let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
         let start = Instant::now();
-        put(self, round, &new)?;
+        put(self, set, &new)?;
         let timed = Timed::since(start, new.len());
-        let received = self.gets(round)?;
-        self.puts(round, &there)?;
+        let received = self.gets(set)?;
+        self.puts(set, &there)?;
         match received.iter().zip(&new).find(|(received, new)| received != new) {
             Some((value, expected)) => Err(DriverFailure::WrongValue { value: *value, expected: expected.to_string() }),
             None => Ok(timed),
@@ -403,15 +403,15 @@ impl Libca {
     pub(super) fn time_monitors(
         &self,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        self.connect_all(batch, round)?;
+        self.connect_all(batch, set)?;
         let mut subscriptions = HashSet::with_capacity(batch.n);
         let slots = Slots::new(batch.n);
         let users: Vec<*mut c_void> = slots.pointers().collect();
-        round.events.push(slots);
+        set.events.push(slots);
         let start = Instant::now();
-        for (channel, user) in round.channels.iter().zip(users) {
+        for (channel, user) in set.channels.iter().zip(users) {
             let mut subscription: SubscriptionId = std::ptr::null_mut();
             // SAFETY: as for the gets above; `subscription` is written during the call only, and ends with its channel.
             let status = unsafe {
@@ -429,7 +429,7 @@ impl Libca {
             subscriptions.insert(subscription);
         }
         self.flush()?;
-        let Some(slots) = round.events.last() else { return Ok(Timed::default()) };
+        let Some(slots) = set.events.last() else { return Ok(Timed::default()) };
         slots.wait(batch.n, BATCH_MAX)?;
         let timed = Timed::since(start, subscriptions.len());
         slots.check(self, "monitor")?;
@@ -596,22 +596,22 @@ mod tests {
         Libca::over(functions)
     }
 
-    fn note(round: &ChannelSet) {
-        SLOTS.set(Arc::downgrade(&round.connections.arrivals));
+    fn note(set: &ChannelSet) {
+        SLOTS.set(Arc::downgrade(&set.connections.arrivals));
     }
 
-    fn make(libca: &Libca, batch: &ConnectedChannels, round: &mut ChannelSet) -> Result<Timed, DriverFailure> {
-        note(round);
-        libca.time_creating(batch, round)
+    fn make(libca: &Libca, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<Timed, DriverFailure> {
+        note(set);
+        libca.time_creating(batch, set)
     }
 
     fn make_and_panic(
         libca: &Libca,
         batch: &ConnectedChannels,
-        round: &mut ChannelSet,
+        set: &mut ChannelSet,
     ) -> Result<Timed, DriverFailure> {
-        let _result = make(libca, batch, round);
-        panic!("a panic in the work of a round");
+        let _result = make(libca, batch, set);
+        panic!("a panic in the work of a set");
     }
 
     fn three() -> ConnectedChannels {
@@ -628,7 +628,7 @@ mod tests {
 
     #[test]
     fn a_round_clears_its_channels_before_freeing_their_callback_slots() {
-        let result = libca(clear, flush).round(&three(), make);
+        let result = libca(clear, flush).with_set(&three(), make);
 
         assert_eq!(result.map(|timed| timed.n), Ok(3));
         assert!(n_channels() == 0 && !are_slots_alive());
@@ -636,7 +636,7 @@ mod tests {
 
     #[test]
     fn slots_of_uncleared_channels_are_kept_even_if_the_flush_fails() {
-        let failed = libca(fail_to_clear, fail_to_flush).round(&three(), make);
+        let failed = libca(fail_to_clear, fail_to_flush).with_set(&three(), make);
 
         assert!(matches!(failed, Err(DriverFailure::Operation { what, .. }) if what == "ca_flush_io"));
         assert!(are_slots_alive());
@@ -646,7 +646,7 @@ mod tests {
     fn a_panic_in_a_round_clears_its_channels_before_freeing_their_slots() {
         let batch = libca(clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.round(&three(), make_and_panic)));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
 
         assert!(panicked.is_err());
         assert!(n_channels() == 0 && !are_slots_alive());
@@ -656,7 +656,7 @@ mod tests {
     fn a_panic_keeps_the_slots_of_channels_that_cannot_be_cleared() {
         let batch = libca(fail_to_clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.round(&three(), make_and_panic)));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
 
         assert!(panicked.is_err() && are_slots_alive());
     }

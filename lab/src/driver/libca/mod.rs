@@ -320,35 +320,35 @@ impl Driver for Libca {
     }
 
     fn create_channels(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_creating)
+        self.with_set(batch, Libca::time_creating)
     }
 
     fn connect_one_by_one(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_one_by_one)
+        self.with_set(batch, Libca::time_one_by_one)
     }
 
     fn connect_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_connecting)
+        self.with_set(batch, Libca::time_connecting)
     }
 
     fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_gets)
+        self.with_set(batch, Libca::time_gets)
     }
 
     fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_monitors)
+        self.with_set(batch, Libca::time_monitors)
     }
 
     fn put_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_puts)
+        self.with_set(batch, Libca::time_puts)
     }
 
     fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_puts_unconfirmed)
+        self.with_set(batch, Libca::time_puts_unconfirmed)
     }
 
     fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.round(batch, Libca::time_gets_in_flight)
+        self.with_set(batch, Libca::time_gets_in_flight)
     }
 
     fn commands(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
