@@ -98,6 +98,10 @@ const TERMINAL: &str = "  \
   NO_COLOR                         set to anything: no colour at a terminal
   TZ                               the time zone of printed time stamps";
 
+/// Why a server closes a connection before it confirms the channel.
+pub const CAUSES_OF_LOSS: &str =
+    "its IOC may be starting or stopping, have reached its client limit, or not be a Channel Access server";
+
 /// One line that explains an error and what to do.
 pub fn explain(error: &Error) -> String {
     let reason = match error.kind() {
@@ -112,8 +116,7 @@ pub fn explain(error: &Error) -> String {
             after.as_secs_f64()
         ),
         ErrorKind::ConnectionClosed { server } => format!(
-            "{server} claimed the name but the connection ended before it confirmed the channel: the IOC may be \
-             starting or stopping, have reached its client limit, or not be a Channel Access server"
+            "{server} claimed the name but the connection ended before it confirmed the channel: {CAUSES_OF_LOSS}"
         ),
         ErrorKind::WrongReply { server, reply } => format!("{server} sent {reply}: this is an error of that server"),
         ErrorKind::Disconnected { server } => {

@@ -148,15 +148,18 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     // Neither is kept locked, because threads of an IOC also write to stderr.
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = OutputStreams { out: &mut out, err: &mut err };
-    let code = match &parsed.verb {
+    match &parsed.verb {
         Verb::Ioc(arguments) => {
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(&matches);
-            ioc::run(arguments, of_verb, &mut outlet)?
+            // Not flushed at the end: records may have filled a pipe that is not read.
+            ioc::run(arguments, of_verb, &mut outlet)
         }
-        verb => run_verb(verb, &mut program, &mut outlet)?.code(),
-    };
-    out.flush()?;
-    Ok(code)
+        verb => {
+            let code = run_verb(verb, &mut program, &mut outlet)?.code();
+            out.flush()?;
+            Ok(code)
+        }
+    }
 }
 
 fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {

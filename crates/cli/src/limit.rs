@@ -17,6 +17,13 @@ pub const PUT_LOG_REPORT_PERIOD: Duration = Duration::from_secs(60);
 /// Maximum length of a command read from a pipe; the same as that of a line with expanded macros.
 pub const COMMAND_BYTES_MAX: u64 = 1 << 16;
 
+/// The delay before an access file is read again after a lack of descriptors. It is short, because the previous rules
+/// may allow too much.
+pub const ACCESS_RETRY: Duration = Duration::from_secs(1);
+
+/// How long an IOC still serves after a client has ended it with `PREFIX:exit`, so that the client receives the response.
+pub const EXIT_DELAY: Duration = Duration::from_millis(100);
+
 /// Maximum number of typed commands in the history: more than a working day.
 pub const HISTORY_LINES_MAX: usize = 1000;
 

@@ -5,11 +5,12 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use support::{COMPLETE, Lines, fed, fodo, free_port, ioc, run, search_port, signal, text, wait};
+use fodo_net::{ClientConfig, Context, MonitorEvent, MonitorOptions};
+use support::{COMPLETE, Lines, PATIENCE, fed, fodo, free_port, ioc, run, search_port, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"x:set\") { info(autosaveFields, \"VAL\") }\n";
 
@@ -201,4 +202,27 @@ fn the_startup_message_is_the_same_as_in_softioc_and_absent_with_quiet() {
 
     assert_eq!(text(&loud.stderr), COMPLETE);
     assert_eq!((text(&quiet.stdout), text(&quiet.stderr)), (String::new(), String::new()));
+}
+
+// Row 82 of docs/reference/faults.md.
+#[test]
+fn records_are_processed_and_the_ioc_stops_while_its_output_is_not_read() {
+    let line = "field(DTYP, \"stdio\") field(OUT, \"@stdout\") field(VAL, \"a line that helps to fill a pipe\")";
+    let mut records = "record(calc, \"n\") { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }\n".to_owned();
+    for number in 0..2000 {
+        records += &format!("record(stringout, \"p{number}\") {{ {line} field(SCAN, \".1 second\") }}\n");
+    }
+    let folder = folder("unread", &[("print.db", &records)]);
+    let mut child = ioc(&folder, &["print.db"]).spawn().unwrap();
+    // Later lines are not read, but the pipe stays open.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let ready = lines.find(|line| line.starts_with("fodo ioc: serving")).unwrap();
+
+    let context = Context::new(ClientConfig::with_addresses(vec![([127, 0, 0, 1], search_port(&ready)).into()]));
+    let monitor = context.channel("n").unwrap().monitor(MonitorOptions::default());
+    let events = std::iter::from_fn(|| monitor.next_timeout(PATIENCE));
+    let n_updates = events.filter(|event| matches!(event, MonitorEvent::Update(_))).take(20).count();
+    let (code, _) = stopped(child);
+
+    assert_eq!((n_updates, code), (20, Some(0)));
 }

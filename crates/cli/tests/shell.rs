@@ -323,6 +323,19 @@ fn dbcar_shows_external_links_with_their_server() {
 }
 
 #[test]
+fn what_a_record_prints_appears_before_the_output_of_the_command_that_processes_it() {
+    let folder = folder("printed", "");
+    let records = "record(stringout, \"x\") { field(DTYP, \"stdio\") field(OUT, \"@stdout\") }\n";
+    std::fs::write(folder.join("print.db"), records).unwrap();
+
+    let output = fed(&folder, &["print.db"], "dbpf x one\ndbpf x two\nexit\n");
+
+    let out = text(&output.stdout);
+    let lines: Vec<&str> = out.lines().skip(1).collect();
+    assert_eq!(lines, ["one", "DBF_STRING:         \"one\"", "two", "DBF_STRING:         \"two\""]);
+}
+
+#[test]
 fn a_paused_ioc_scans_no_records() {
     let script = "dbLoadRecords(\"n.db\")\niocInit\niocPause\ndbgf x:n\nepicsThreadSleep 0.5\ndbgf x:n\niocRun\n";
     let folder = folder("paused", script);

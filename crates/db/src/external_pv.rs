@@ -2,12 +2,21 @@
 
 use fodo_data::{Kind, Reading};
 
+use crate::reference::FieldRef;
+
 /// Identifies a link to a PV outside this database. A link whose text changes gets a new identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExternalLinkId {
     pub(crate) record: u32,
     pub(crate) field: u16,
     pub(crate) generation: u32,
+}
+
+impl ExternalLinkId {
+    /// The field that contains the link.
+    pub fn field(self) -> FieldRef {
+        FieldRef { record: self.record, field: self.field }
+    }
 }
 
 /// Whether a link reads or writes its PV.

@@ -1,4 +1,4 @@
-//! Compares every field of every record type with softIoc: type, count, initial value, units, limits.
+//! Compares every field of 19 record types with softIoc: type, count, initial value, units, limits.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;

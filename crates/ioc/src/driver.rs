@@ -1,5 +1,7 @@
 //! Drives the database: passes puts, scans and link events to it one at a time, and delivers its events.
 
+mod printer;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +15,7 @@ use fodo_db::{
 use fodo_lock::{Condvar, Mutex, MutexGuard, Rank};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
+use self::printer::Printer;
 use crate::access_control::{AccessControl, LocalInputs, OutsideInputs, PutEvent, Rules};
 use crate::limit;
 use crate::link_client::{LinkRequests, RequestTarget};
@@ -27,6 +30,7 @@ pub struct DatabaseDriver {
     /// Signals that the next deadline has changed or the IOC must stop.
     changed: Condvar,
     link_requests: Arc<LinkRequests>,
+    printer: Printer,
     /// The number of threads waiting for the lock, so that late scans can yield to them.
     n_waiting: AtomicUsize,
 }
@@ -82,7 +86,8 @@ impl DatabaseDriver {
     pub fn new(database: Database, guard: AccessControl) -> Arc<DatabaseDriver> {
         let turn = Mutex::ranked(Rank::Driver, DriverState::default());
         let (changed, n_waiting) = (Condvar::new(), AtomicUsize::new(0));
-        Arc::new(DatabaseDriver { database, guard, turn, changed, link_requests: Arc::default(), n_waiting })
+        let (link_requests, printer) = (Arc::default(), Printer::default());
+        Arc::new(DatabaseDriver { database, guard, turn, changed, link_requests, printer, n_waiting })
     }
 
     /// The queued requests to other IOCs.
@@ -92,6 +97,11 @@ impl DatabaseDriver {
 
     pub fn guard(&self) -> &AccessControl {
         &self.guard
+    }
+
+    /// Waits until the lines that records have printed are written, but not long for an output that is not read.
+    pub fn flush_printed(&self) {
+        self.printer.flush(limit::PRINT_FLUSH);
     }
 
     /// Replaces the access rules and sets their inputs to the current readings.
@@ -334,7 +344,7 @@ impl DatabaseDriver {
                         pv.post(Post { mask, reading });
                     }
                 }
-                Event::Printed { stream, line } => crate::site::print(stream, &line),
+                Event::Printed { stream, line } => self.printer.print(stream, line),
                 Event::PutDone { put } => {
                     if let Some(PendingPut { completion, written }) = turn.puts.remove(&put) {
                         written.into_iter().for_each(|written| self.report_put(written));

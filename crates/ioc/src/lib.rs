@@ -411,7 +411,7 @@ impl Ioc {
         driver.set_signal(server.rights_signal());
         // A put through a link ends when the target record has processed, so it has no timeout.
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
-        let outside = links.map(|config| LinkClient::start(&driver, Context::new(config)));
+        let outside = links.map(|config| LinkClient::start(&driver, Context::new(config), log.clone()));
         let outside = outside.transpose().map_err(IocError::System)?;
         let mut reactor = None;
         let page = self.metrics.map(|(listener, left_out)| {
@@ -580,10 +580,9 @@ impl RunningIoc {
         self.reactor.take();
         self.server.take();
         self.driver.stop();
-        if let Some(scans) = self.scans.take() {
-            // A panic of the scan thread is already on stderr.
-            let _ = scans.join();
-        }
+        // A panic of the scan thread is already on stderr.
+        drop(self.scans.take().map(JoinHandle::join));
+        self.driver.flush_printed();
         // No value changes after this point, so the last save is complete.
         match self.saver.take().map_or(0, Saver::finish) {
             0 => Ok(()),

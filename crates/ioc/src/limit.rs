@@ -11,8 +11,33 @@ pub const ARRAY_POSTS: usize = 2;
 /// Maximum number of times that the scan thread yields between two slices.
 pub const YIELDS_MAX: usize = 100;
 
+/// Bytes of lines of records that wait to be printed: some ten thousand short lines, or sixteen of the longest.
+pub const PRINT_QUEUE_BYTES: usize = 1 << 20;
+
+/// How long a command of the shell, and the end of the IOC, wait for printed lines: much longer than a terminal takes.
+pub const PRINT_FLUSH: Duration = Duration::from_secs(1);
+
+/// How long a link may be unconnected before the log reports it: as many IOCs start together, most links connect within
+/// some seconds.
+pub const LINK_GRACE: Duration = Duration::from_secs(30);
+
+/// How often the log is checked for troubles of links, so that links lost together are reported together.
+pub const LINK_LOG_PERIOD: Duration = Duration::from_secs(1);
+
+/// The pause before the log reports the same link again.
+pub const LINK_LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Links named in one line of the log; further links are counted, and `dbcar` shows them.
+pub const LINKS_NAMED: usize = 5;
+
 /// Maximum nesting depth of scripts; real installations nest three or four.
 pub const SCRIPT_DEPTH_MAX: usize = 20;
+
+/// Fields with a channel from which the table of them is checked for closed ones; again when it has doubled.
+pub const OPEN_PVS_PRUNED_MIN: usize = 1024;
+
+/// Array elements that a command shows: as many as fit in a line.
+pub const ELEMENTS_SHOWN_MAX: usize = 10;
 
 /// Maximum number of completions offered: more than a person reads.
 pub const COMPLETIONS_MAX: usize = 500;
@@ -60,6 +85,9 @@ pub const RETRY: Duration = Duration::from_millis(10);
 
 /// The priority of link circuits, as in Base: below no circuit except those of its own tools.
 pub const LINK_PRIORITY: u8 = 80;
+
+/// The save period of the autosave sets that info items define: they have no command that could set another one.
+pub const INFO_SAVE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The update period of the autosave status records, as in synApps.
 pub const STATUS_PERIOD: Duration = Duration::from_secs(1);

@@ -3,20 +3,28 @@
 //! Processing queues requests here and continues. One thread executes them, and updates arrive on the callback thread
 //! of the client. Only the newest value that a link writes or reads is queued, so the queues are bounded.
 
+mod log;
+pub mod state;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context as TaskContext, Wake, Waker};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::time::Instant;
 
 use fodo_data::{EventMask, Value};
 use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
 use fodo_lock::{Condvar, Mutex, MutexGuard};
 use fodo_net::client::ChannelFacts;
-use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
+use fodo_net::log::{Level, Log};
+use fodo_net::{
+    Channel, ChannelState, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Operation,
+    Refusal, Request,
+};
 
+use self::state::{LinkStates, LinkTrouble};
 use crate::driver::DatabaseDriver;
 use crate::limit;
 
@@ -43,6 +51,8 @@ pub struct MergedCounts {
 pub struct LinkRequests {
     state: Mutex<LinkRequestQueue>,
     changed: Condvar,
+    /// What is known about the connections.
+    states: LinkStates,
 }
 
 #[derive(Debug, Default)]
@@ -63,13 +73,12 @@ struct PendingRequest {
     put: Option<(Value, Option<u64>)>,
     is_ready: bool,
     merged: MergedCounts,
-    /// The server of the last connection.
-    server: Option<SocketAddr>,
 }
 
 impl LinkRequests {
     /// Requests a connection.
     pub fn open(&self, target: RequestTarget, name: &str, usage: LinkUsage) {
+        self.states.add(target.clone(), name, Instant::now());
         let mut state = self.state.lock();
         let pending = state.targets.entry(target.clone()).or_default();
         (pending.open, pending.is_over) = (Some((name.to_owned(), usage)), false);
@@ -78,6 +87,7 @@ impl LinkRequests {
 
     /// Requests that the channel is closed.
     pub fn close(&self, target: RequestTarget) {
+        self.states.remove(&target);
         let mut state = self.state.lock();
         let Some(pending) = state.targets.get_mut(&target) else { return };
         if pending.open.is_some() {
@@ -109,21 +119,17 @@ impl LinkRequests {
         self.state.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.merged).unwrap_or_default()
     }
 
-    /// The current or last server of a link.
-    pub fn server(&self, link: ExternalLinkId) -> Option<SocketAddr> {
-        self.state.lock().targets.get(&RequestTarget::Link(link)).and_then(|pending| pending.server)
-    }
-
-    fn set_server(&self, target: &RequestTarget, server: SocketAddr) {
-        if let Some(pending) = self.state.lock().targets.get_mut(target) {
-            pending.server = Some(server);
-        }
+    /// What is known about the connections.
+    pub fn states(&self) -> &LinkStates {
+        &self.states
     }
 
     /// Stops the thread; pending requests are dropped.
     fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.changed.notify_all();
+        // Its channels would keep the client alive.
+        self.states.clear();
     }
 
     fn count(&self, target: &RequestTarget, n_updates: u64, n_puts: u64) {
@@ -212,10 +218,11 @@ pub struct LinkClient {
 }
 
 impl LinkClient {
-    /// Starts the thread.
-    pub fn start(driver: &Arc<DatabaseDriver>, context: Context) -> io::Result<LinkClient> {
+    /// Starts the thread. Troubles of links are reported to `log`.
+    pub fn start(driver: &Arc<DatabaseDriver>, context: Context, log: Log) -> io::Result<LinkClient> {
         let link_requests = driver.link_requests().clone();
-        let mut runner = LinkThread { driver: driver.clone(), context: context.clone(), open_links: HashMap::new() };
+        let (driver, open_links) = (driver.clone(), HashMap::new());
+        let mut runner = LinkThread { driver, context: context.clone(), log, has_reporter: false, open_links };
         let started = link_requests.clone();
         std::thread::Builder::new().name("fodo-links".into()).spawn(move || runner.run(&started))?;
         Ok(LinkClient { link_requests, context })
@@ -233,6 +240,9 @@ impl Drop for LinkClient {
 struct LinkThread {
     driver: Arc<DatabaseDriver>,
     context: Context,
+    log: Log,
+    /// Whether the thread that reports troubles has started; an IOC without links needs none.
+    has_reporter: bool,
     open_links: HashMap<RequestTarget, OpenLink>,
 }
 
@@ -243,6 +253,8 @@ struct OpenLink {
     _monitor: Monitor,
     /// A put whose completion is awaited, and its number.
     writing: Option<(u64, Operation<()>)>,
+    /// Whether the server refused the last put whose completion was awaited.
+    is_put_refused: bool,
 }
 
 impl LinkThread {
@@ -258,10 +270,15 @@ impl LinkThread {
                 self.open_links.remove(&target);
                 continue;
             }
-            if let Some((name, usage)) = pending.open
-                && let Some(open_link) = self.open(link_requests, &target, &name, usage)
-            {
-                self.open_links.insert(target.clone(), open_link);
+            if let Some((name, usage)) = pending.open {
+                self.report_troubles();
+                match self.open(link_requests, &target, &name, usage) {
+                    Ok(open_link) => drop(self.open_links.insert(target.clone(), open_link)),
+                    Err(error) => {
+                        let trouble = LinkTrouble::Unopened(error.kind().clone());
+                        link_requests.states.set(&target, Some(trouble), Instant::now());
+                    }
+                }
             }
             if let Some((value, number)) = pending.put
                 && !self.put(link_requests, &target, value, number)
@@ -272,20 +289,39 @@ impl LinkThread {
         }
     }
 
-    /// Opens a channel; `None` if the name is invalid, so that it can never connect.
+    /// Starts the thread that reports troubles, before the first link is opened.
+    fn report_troubles(&mut self) {
+        if std::mem::replace(&mut self.has_reporter, true) {
+            return;
+        }
+        let (driver, context, log) = (self.driver.clone(), self.context.clone(), self.log.clone());
+        let reporter = std::thread::Builder::new().name("fodo-link-log".into());
+        if let Err(error) = reporter.spawn(move || log::run(&driver, &context, &log)) {
+            self.log.note(Level::Error, &format!("troubles of links are not reported: {error}"));
+        }
+    }
+
+    /// Opens a channel. Fails if the name is invalid, so that it can never connect, or if the system provides no socket
+    /// or thread.
     fn open(
         &self,
         link_requests: &Arc<LinkRequests>,
         target: &RequestTarget,
         name: &str,
         usage: LinkUsage,
-    ) -> Option<OpenLink> {
-        let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
-        let (driver, callback_wish, callback_errands) =
-            (self.driver.clone(), target.clone(), Arc::downgrade(link_requests));
-        let tell = move |event| tell(&driver, &callback_errands, &callback_wish, event);
-        let monitor = channel.monitor_with(options(usage), tell).ok()?;
-        Some(OpenLink { channel, _monitor: monitor, writing: None })
+    ) -> Result<OpenLink, Error> {
+        let channel = self.context.channel_at(name, limit::LINK_PRIORITY)?;
+        let (driver, requests, of_callback) = (self.driver.clone(), Arc::downgrade(link_requests), target.clone());
+        let mut is_failing = false;
+        let callback = move |event| {
+            if let Some(link_requests) = requests.upgrade() {
+                note_event(&link_requests, &of_callback, usage, &event, &mut is_failing);
+            }
+            pass_on(&driver, &of_callback, event);
+        };
+        let monitor = channel.monitor_with(options(usage), callback)?;
+        link_requests.states.set_channel(target, channel.clone());
+        Ok(OpenLink { channel, _monitor: monitor, writing: None, is_put_refused: false })
     }
 
     /// Sends a value; returns false if it must wait.
@@ -315,12 +351,15 @@ impl LinkThread {
         let number = *number;
         let waker =
             Waker::from(Arc::new(LinkWaker { link_requests: Arc::downgrade(link_requests), target: target.clone() }));
-        let has_ended = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker)).is_ready();
+        let polled = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker));
         // A put that was not sent before the channel was lost must not be sent after a reconnect.
         let is_lost = !matches!(open_link.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
-        if has_ended || is_lost {
-            // The result of the put is ignored, as in Base.
+        if polled.is_ready() || is_lost {
             open_link.writing = None;
+            // The record ignores the result of the put, as in Base.
+            if let Poll::Ready(result) = polled {
+                open_link.note_put(&link_requests.states, target, &result);
+            }
             self.written(target, Some(number));
         }
     }
@@ -348,16 +387,74 @@ fn options(usage: LinkUsage) -> MonitorOptions {
     }
 }
 
-/// Handles an event of a subscription, on the callback thread.
-fn tell(driver: &DatabaseDriver, link_requests: &Weak<LinkRequests>, target: &RequestTarget, event: MonitorEvent) {
-    if let Some(link_requests) = link_requests.upgrade() {
-        match &event {
-            MonitorEvent::Connected(facts) => link_requests.set_server(target, facts.server),
-            MonitorEvent::Merged(n) => link_requests.count(target, *n, 0),
-            MonitorEvent::Disconnected => link_requests.call(target),
-            _ => {}
+impl OpenLink {
+    /// Notes whether the server refuses what the link writes.
+    fn note_put(&mut self, states: &LinkStates, target: &RequestTarget, result: &Result<(), Error>) {
+        match result.as_ref().map_err(Error::kind) {
+            Err(ErrorKind::Refused { refusal, .. }) => {
+                self.is_put_refused = true;
+                states.set(target, Some(LinkTrouble::Refused(refusal.clone())), Instant::now());
+            }
+            Ok(()) if std::mem::take(&mut self.is_put_refused) => states.set(target, None, Instant::now()),
+            // A loss is noted as an event of the subscription.
+            Ok(()) | Err(_) => {}
         }
     }
+}
+
+/// Notes what an event means for the state of a link, on the callback thread.
+///
+/// `is_failing`: whether the last subscription or update of the link has failed.
+fn note_event(
+    link_requests: &LinkRequests,
+    target: &RequestTarget,
+    usage: LinkUsage,
+    event: &MonitorEvent,
+    is_failing: &mut bool,
+) {
+    let set = |trouble| link_requests.states.set(target, trouble, Instant::now());
+    match event {
+        MonitorEvent::Connected(facts) => {
+            link_requests.states.set_server(target, facts.server);
+            set(denied_access(facts, usage));
+        }
+        MonitorEvent::Rights(facts) => set(denied_access(facts, usage)),
+        MonitorEvent::Merged(n) => link_requests.count(target, *n, 0),
+        MonitorEvent::Update(_) if *is_failing => {
+            *is_failing = false;
+            set(None);
+        }
+        MonitorEvent::Unresponsive => set(Some(LinkTrouble::Silent)),
+        MonitorEvent::Responsive => set(None),
+        // An output subscribes only to follow the connection, so it works without updates.
+        MonitorEvent::Refused(refusal) if usage == LinkUsage::Reads => {
+            *is_failing = true;
+            set(Some(LinkTrouble::Refused(refusal.clone())));
+        }
+        MonitorEvent::WrongReply(reply) if usage == LinkUsage::Reads => {
+            *is_failing = true;
+            set(Some(LinkTrouble::WrongReply(*reply)));
+        }
+        MonitorEvent::Disconnected => {
+            *is_failing = false;
+            set(Some(LinkTrouble::Lost));
+            link_requests.call(target);
+        }
+        _ => {}
+    }
+}
+
+/// The trouble of a link whose client lacks the access that the link needs.
+fn denied_access(facts: &ChannelFacts, usage: LinkUsage) -> Option<LinkTrouble> {
+    match usage {
+        LinkUsage::Reads if !facts.may_read => Some(LinkTrouble::Refused(Refusal::ReadAccess)),
+        LinkUsage::Writes if !facts.may_write => Some(LinkTrouble::Refused(Refusal::WriteAccess)),
+        _ => None,
+    }
+}
+
+/// Passes an event to the database or the access rules, on the callback thread.
+fn pass_on(driver: &DatabaseDriver, target: &RequestTarget, event: MonitorEvent) {
     match target {
         RequestTarget::Link(link) => {
             if let Some(news) = to_link_event(event) {
@@ -377,6 +474,7 @@ fn tell(driver: &DatabaseDriver, link_requests: &Weak<LinkRequests>, target: &Re
     }
 }
 
+/// The event of a link; `None` for events that change only its [`LinkStates`].
 fn to_link_event(event: MonitorEvent) -> Option<ExternalPvEvent> {
     Some(match event {
         MonitorEvent::Connected(facts) => ExternalPvEvent::Connected(outside(&facts)),
@@ -398,10 +496,9 @@ fn outside(facts: &ChannelFacts) -> ExternalPvFacts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
-    use fodo_data::Now;
+    use fodo_data::{Kind, Now, Reading};
     use fodo_db::{Event, Input, Loader};
+    use fodo_net::WrongReply;
 
     use super::*;
 
@@ -464,6 +561,50 @@ mod tests {
         let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.targets.len(), state.ready.len());
         assert_eq!(held(link_requests.state.lock()), (1, 1));
         assert_eq!(link_requests.next(false).unwrap().0, target("b"));
+    }
+
+    #[test]
+    fn an_event_of_a_link_sets_or_clears_its_trouble() {
+        let read_only = facts(true, false);
+        let no_access = facts(false, false);
+        let refused = LinkTrouble::Refused(Refusal::Channel);
+        let wrong = WrongReply::Count { requested: 1, received: 2 };
+        for (usage, events, expected) in [
+            (LinkUsage::Reads, vec![], Some(LinkTrouble::Unconnected)),
+            (LinkUsage::Reads, vec![MonitorEvent::Connected(read_only.clone())], None),
+            (
+                LinkUsage::Writes,
+                vec![MonitorEvent::Connected(read_only.clone())],
+                Some(LinkTrouble::Refused(Refusal::WriteAccess)),
+            ),
+            (
+                LinkUsage::Reads,
+                vec![MonitorEvent::Connected(read_only.clone()), MonitorEvent::Rights(no_access)],
+                Some(LinkTrouble::Refused(Refusal::ReadAccess)),
+            ),
+            (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(false, true))], None),
+            (LinkUsage::Reads, vec![MonitorEvent::Refused(Refusal::Channel)], Some(refused)),
+            (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(true, true)), MonitorEvent::WrongReply(wrong)], None),
+            (LinkUsage::Reads, vec![MonitorEvent::WrongReply(wrong)], Some(LinkTrouble::WrongReply(wrong))),
+            (LinkUsage::Reads, vec![MonitorEvent::WrongReply(wrong), MonitorEvent::Update(Reading::bare(1.0.into()))], None),
+            (LinkUsage::Reads, vec![MonitorEvent::Unresponsive], Some(LinkTrouble::Silent)),
+            (LinkUsage::Reads, vec![MonitorEvent::Unresponsive, MonitorEvent::Responsive], None),
+            (LinkUsage::Writes, vec![MonitorEvent::Disconnected], Some(LinkTrouble::Lost)),
+        ] {
+            let (link_requests, target) = (LinkRequests::default(), RequestTarget::Input("x".into()));
+            link_requests.open(target.clone(), "x", usage);
+
+            let mut is_failing = false;
+            events.iter().for_each(|event| note_event(&link_requests, &target, usage, event, &mut is_failing));
+
+            let unreported = link_requests.states.take_unreported(Instant::now() + limit::LINK_GRACE);
+            assert_eq!(unreported.into_iter().find_map(|link| link.trouble), expected, "{usage:?} {events:?}");
+        }
+    }
+
+    fn facts(may_read: bool, may_write: bool) -> ChannelFacts {
+        let server = ([127, 0, 0, 1], 5064).into();
+        ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write }
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Records {
         let pv = RecordPv::new(self.driver.clone(), field);
         if open.pvs.len() >= open.prune_at {
             open.pvs.retain(|_, pv| pv.strong_count() > 0);
-            open.prune_at = (2 * open.pvs.len()).max(1024);
+            open.prune_at = (2 * open.pvs.len()).max(limit::OPEN_PVS_PRUNED_MIN);
         }
         open.pvs.insert(field, Arc::downgrade(&pv));
         pv

@@ -1,11 +1,10 @@
-//! The site of the IOC: its environment, time zone and output streams.
+//! The site of the IOC: its environment and time zone.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 
 use fodo_data::{Text, TimeStamp};
-use fodo_db::{Site, Stream, Zone};
+use fodo_db::{Site, Zone};
 use fodo_lock::Mutex;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -44,17 +43,6 @@ impl Site for ProcessSite {
         let about = self.zone.to_offset_info(moment);
         Zone { offset_s: about.offset().seconds(), name: about.abbreviation().to_owned() }
     }
-}
-
-/// Writes a line for the stdio device support.
-pub fn print(stream: Stream, line: &Text) {
-    let mut bytes = line.as_bytes().to_vec();
-    bytes.push(b'\n');
-    // Processing continues if the stream is closed.
-    let _ = match stream {
-        Stream::Out => std::io::stdout().write_all(&bytes),
-        Stream::Error | Stream::Log => std::io::stderr().write_all(&bytes),
-    };
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use fodo_ioc::{Ioc, Policy, RunningIoc};
+use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{Channel, ClientConfig, Context, ServerConfig, Severity};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,6 +54,24 @@ fn port() -> u16 {
 /// An IOC on that port, whose links search for PVs on other ports.
 fn serve(db: &str, own: u16, others: &[u16]) -> RunningIoc {
     load(db).linked(at(others)).serve(config(own)).unwrap()
+}
+
+/// The same on a free port, with its log.
+fn serve_logged(db: &str, others: &[u16]) -> (RunningIoc, Receiver<LogLine>) {
+    let (sender, lines) = mpsc::channel();
+    // It fails only when the test has ended.
+    let log = Log::new(Level::Info, move |line| sender.send(line.clone()).unwrap_or_default());
+    (load(db).linked(at(others)).serve_with_log(config(0), log).unwrap(), lines)
+}
+
+/// Waits for a line of a log.
+fn until_logged(lines: &Receiver<LogLine>, beginning: &str) -> LogLine {
+    loop {
+        let line = lines.recv_timeout(PATIENCE).expect(beginning);
+        if line.what.starts_with(beginning) {
+            return line;
+        }
+    }
 }
 
 fn channel(ioc: &RunningIoc, name: &str) -> Channel {
@@ -104,6 +124,53 @@ fn a_cp_link_to_another_ioc_recovers_after_its_restart() {
     until_severity(&copy, Severity::None);
     channel(&far, "x").put_timeout(3.0, PATIENCE).unwrap();
     until(&copy, 3.0);
+}
+
+#[test]
+fn a_lost_link_is_logged_with_field_pv_and_server_and_again_when_it_works() {
+    let far_port = port();
+    let far_db = r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") }"#;
+    let far = serve(far_db, far_port, &[]);
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, far.tcp_port()));
+    let (near, lines) = serve_logged(r#"record(ai, "copy") { field(INP, "x CP") }"#, &[far_port]);
+    until(&channel(&near, "copy"), 1.0);
+
+    far.stop().unwrap();
+    let lost = until_logged(&lines, r#"link copy.INP to "x": the connection was lost"#);
+    let _far = serve(far_db, far_port, &[]);
+    let works = until_logged(&lines, r#"link copy.INP to "x" works again"#);
+
+    assert_eq!((lost.level, lost.peer), (Level::Warning, Some(server)));
+    assert_eq!(works.level, Level::Info);
+}
+
+#[test]
+fn a_link_whose_server_denies_access_is_logged() {
+    let rules = File::new("ASG(DEFAULT) { RULE(1, READ) } ASG(CLOSED) { RULE(1, NONE) }");
+    let policy = Policy { access_file: Some((rules.0.clone(), String::new())), ..Policy::default() };
+    let far = load(r#"record(ao, "secret") { field(ASG, "CLOSED") } record(ao, "fixed") {}"#).guarded(policy).unwrap();
+    let far = far.serve(config(0)).unwrap();
+    let near_db = r#"record(ai, "copy") { field(INP, "secret CP") } record(ao, "out") { field(OUT, "fixed") }"#;
+
+    let (_near, lines) = serve_logged(near_db, &[far.udp_port()]);
+
+    let mut expected = vec![
+        r#"link copy.INP to "secret": the server refuses reading: this client has no read access"#,
+        r#"link out.OUT to "fixed": the server refuses writing: this client has no write access"#,
+    ];
+    while !expected.is_empty() {
+        let line = lines.recv_timeout(PATIENCE).expect("both links are logged");
+        expected.retain(|what| *what != line.what);
+    }
+}
+
+#[test]
+fn a_name_that_two_servers_have_is_logged_by_the_ioc_that_links_to_it() {
+    let [one, other] = [1.0, 2.0].map(|value| serve(&format!("record(ao, x) {{ field(VAL, {value}) }}"), 0, &[]));
+
+    let (_near, lines) = serve_logged(r#"record(ai, "copy") { field(INP, "x CP") }"#, &[one.udp_port(), other.udp_port()]);
+
+    assert_eq!(until_logged(&lines, r#"two servers have "x": "#).level, Level::Warning);
 }
 
 #[test]

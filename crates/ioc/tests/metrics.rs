@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const RECORDS: &str = r#"
 record(calc, "m:fast") { field(CALC, "VAL+1") field(SCAN, ".1 second") }
-record(calc, "m:slow") { field(CALC, "VAL+1") field(SCAN, "10 second") }
+record(calc, "m:slow") { field(CALC, "VAL+1") field(INPA, "m:elsewhere") field(SCAN, "10 second") }
 record(ao, "m:gap") {}
 "#;
 
@@ -81,6 +81,9 @@ fn the_metrics_page_contains_every_counter_with_help_and_type() {
         ("fodo_records", 3.0),
         ("fodo_refused_total", 0.0),
         ("fodo_flawed_total", 0.0),
+        ("fodo_links{state=\"connected\"}", 0.0),
+        ("fodo_links{state=\"failing\"}", 0.0),
+        ("fodo_links{state=\"not_connected\"}", 1.0),
         ("fodo_put_log_left_out_total", 3.0),
         ("fodo_scan_records{scan=\".1 second\"}", 1.0),
         (concat!("fodo_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),

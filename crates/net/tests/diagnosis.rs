@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
+mod scripted;
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
 use std::io::Read as _;
@@ -10,11 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use fodo_ca::Sid;
+use fodo_ca::dbr::DbrType;
+use fodo_ca::message::{Answer, Request};
 use fodo_ca::search::Responder;
 use fodo_data::Now;
 use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ClientConfig, Host, Pv, Refusal, Rights, Server, ServerConfig, SharedPv, Source};
 
+use scripted::{Scripted, message};
 use served::cell;
 
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -118,6 +124,22 @@ fn diagnosis_reports_a_server_that_closes_the_connection() {
 
     let found = &diagnosis.claims.first().unwrap().result;
     assert!(matches!(found, ClaimResult::Lost { .. }), "{found:?}");
+}
+
+#[test]
+fn diagnosis_reports_what_is_wrong_with_an_invalid_message() {
+    let server = Scripted::start(|request| match request {
+        Request::CreateChan { cid, .. } => {
+            let reply = Answer::CreateChan { dbr: DbrType(99), count: 1, cid: *cid, sid: Sid(1) };
+            Some(message(reply, &[]))
+        }
+        _ => None,
+    });
+
+    let diagnosis = Diagnosis::run("x:y", &ClientConfig::with_addresses(vec![server.address()]), PATIENCE).unwrap();
+
+    let reason = "channel confirmed with an invalid type".to_owned();
+    assert_eq!(diagnosis.claims.first().unwrap().result, ClaimResult::Invalid { reason });
 }
 
 #[test]

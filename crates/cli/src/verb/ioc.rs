@@ -18,7 +18,7 @@ use fodo_net::process;
 use crate::client::seconds;
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
-use crate::limit::COMMAND_BYTES_MAX;
+use crate::limit::{ACCESS_RETRY, COMMAND_BYTES_MAX, EXIT_DELAY};
 use crate::local_time::Clock;
 use crate::log::LogFlags;
 use crate::put_log::PutLog;
@@ -101,10 +101,6 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// The delay before an access file is read again after a lack of descriptors. It is short, because the previous rules
-/// may allow too much.
-const ACCESS_RETRY: Duration = Duration::from_secs(1);
-
 /// The default port for announcements of RecCeivers.
 const RECSYNC_PORT: &str = "5049";
 
@@ -154,9 +150,10 @@ connect. A record of an unknown type has the common fields, VAL, and as strings 
 its file. These records store what is written and do nothing else; SCAN I/O Intr never triggers. At
 the start, their number is reported on stderr, one line for each type and DTYP.
 
-Events are logged on stderr: errors of this host, warnings about invalid requests of clients; with
---log-level info also connecting and disconnecting clients, with debug also refused channels. The
-same message about a host is logged once a minute; the next line reports how many were left out.
+Events are logged on stderr: errors of this host, warnings about invalid requests of clients and
+about links to other IOCs that do not work; with --log-level info also connecting and disconnecting
+clients, with debug also refused channels. The same message about a host is logged once a minute;
+the next line reports how many were left out.
 JSON keys: time (RFC 3339 in UTC), level, what, peer, pv (both null if there is none), left_out.
 
 Without --access every client may do everything. With it, or with asSetFilename in a script, clients
@@ -321,7 +318,6 @@ fn wait_for_the_end(ends: &mpsc::Receiver<IocEvent>, place: &IocSlot, arguments:
 
 /// Ends the IOC after a short delay, so that the client that requested it still receives the response.
 fn exit_later(sender: mpsc::Sender<IocEvent>) -> impl Fn(u8) + Send + Sync {
-    const MOMENT: Duration = Duration::from_millis(100);
     let is_ending = AtomicBool::new(false);
     move |code| {
         if is_ending.swap(true, Ordering::Relaxed) {
@@ -329,7 +325,7 @@ fn exit_later(sender: mpsc::Sender<IocEvent>) -> impl Fn(u8) + Send + Sync {
         }
         let (later, now) = (sender.clone(), sender.clone());
         let waiting = std::thread::Builder::new().name("fodo-exit".into()).spawn(move || {
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(EXIT_DELAY);
             // It fails only if the program is already stopping.
             let _ = later.send(IocEvent::Exit(code));
         });

@@ -2,13 +2,14 @@
 
 use std::io;
 
+use fodo_ca::eca::Eca;
 use fodo_net::client::diagnosis::{ClaimResult, ClaimingServer, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ChannelFacts, ClientConfig, Reading, Refusal, Severity};
 use serde_json::{Value as Json, json};
 
 use crate::client::{ClientFlags, kind_name};
 use crate::epics::OutputStreams;
-use crate::exit::{Exit, explain_refusal};
+use crate::exit::{CAUSES_OF_LOSS, Exit, explain_refusal};
 use crate::json;
 use crate::show::DisplayOptions;
 
@@ -32,9 +33,9 @@ Every step is tested separately: the search at each address, the claims of all s
 connection to each server, the channel, its access rights, its value. Nothing is written. For a PV
 without a server it takes the whole --timeout, because a slow server may still respond.
 
-JSON keys: pv, searched (address, outcome: sent nobody_listens not_sent, reason), claims (server,
-after_s, outcome: not_connected silent lost refused channel, and its details), verdict, advice,
-code.";
+JSON keys: pv, searched (address, way: datagram name_server, outcome: sent nobody_listens not_sent,
+reason), claims (server, after_s, outcome: not_connected silent lost invalid refused channel, and
+its details), verdict, advice, code.";
 
 /// The result of a diagnosis: what is wrong, what to do, and the exit code.
 #[derive(Debug, PartialEq)]
@@ -163,7 +164,12 @@ fn judge_server(claimed: &ClaimingServer) -> Conclusion {
         ClaimResult::Lost { reason } => verdict(
             Exit::NoReply,
             format!("the connection to {server} was lost: {reason}"),
-            "the IOC has ended, or the program on this port is not a Channel Access server; check its console",
+            CAUSES_OF_LOSS,
+        ),
+        ClaimResult::Invalid { reason } => verdict(
+            Exit::NoReply,
+            format!("{server} sent an invalid message: {reason}"),
+            "this is an error of that server, or the program on this port is not a Channel Access server",
         ),
         ClaimResult::Refused => verdict(
             Exit::Refused,
@@ -185,7 +191,12 @@ fn judge_value(facts: &ChannelFacts, value: Option<&Result<Box<Reading>, Refusal
         Some(Err(refusal)) => verdict(
             Exit::Refused,
             format!("{server} {}", explain_refusal(refusal)),
-            "the IOC's access security decides by user and host; this client sends both as known to the system",
+            match refusal {
+                Refusal::ReadAccess | Refusal::Status { status: Eca::NORDACCESS, .. } => {
+                    "the IOC's access security decides by user and host; this client sends both as known to the system"
+                }
+                _ => "the IOC has the PV but could not read it; check the record, and the console of its IOC",
+            },
         ),
         Some(Ok(reading)) if reading.alarm.severity == Severity::Invalid => verdict(
             Exit::Done,
@@ -239,6 +250,7 @@ fn outcome_of(found: &ClaimResult) -> String {
         ClaimResult::NotConnected { reason, .. } => format!("not connected: {reason}"),
         ClaimResult::Silent { after } => format!("connected, then silent for {:.1} s", after.as_secs_f64()),
         ClaimResult::Lost { reason } => format!("connected, then lost: {reason}"),
+        ClaimResult::Invalid { reason } => format!("connected, then an invalid message: {reason}"),
         ClaimResult::Refused => "connected, channel refused".into(),
         ClaimResult::Channel { facts, after, value } => {
             let value = match value {
@@ -292,6 +304,7 @@ fn claim_object(claimed: &ClaimingServer) -> Json {
         ClaimResult::NotConnected { reason, .. } => json!({"outcome": "not_connected", "reason": reason}),
         ClaimResult::Silent { after } => json!({"outcome": "silent", "silent_s": after.as_secs_f64()}),
         ClaimResult::Lost { reason } => json!({"outcome": "lost", "reason": reason}),
+        ClaimResult::Invalid { reason } => json!({"outcome": "invalid", "reason": reason}),
         ClaimResult::Refused => json!({"outcome": "refused"}),
         ClaimResult::Channel { facts, after, value } => {
             let mut channel = json::facts("", facts, None);
@@ -375,6 +388,7 @@ mod tests {
             (ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false }, Exit::NoReply),
             (ClaimResult::Silent { after }, Exit::NoReply),
             (ClaimResult::Lost { reason: "reset".into() }, Exit::NoReply),
+            (ClaimResult::Invalid { reason: "an unknown command".into() }, Exit::NoReply),
             (ClaimResult::Refused, Exit::Refused),
             (ClaimResult::Channel { facts: facts.clone(), after, value: None }, Exit::NoReply),
             (ClaimResult::Channel { facts, after, value: Some(Err(Refusal::ReadAccess)) }, Exit::Refused),
@@ -396,6 +410,18 @@ mod tests {
         assert_eq!(invalid.what, "connected; the value is INVALID, status UDF");
         assert!(invalid.advice.contains("never been processed") && read_only.what.contains("no write access"));
         assert_eq!((good.what.as_str(), good.advice.as_str()), ("nothing is wrong", ""));
+    }
+
+    #[test]
+    fn only_a_denied_access_is_explained_with_access_security() {
+        let ClaimResult::Channel { facts, .. } = channel(Severity::None, true) else { return };
+        let advice = |refusal| judge_value(&facts, Some(&Err(refusal))).advice;
+
+        for denied in [Refusal::ReadAccess, Eca::NORDACCESS.into()] {
+            assert!(advice(denied).contains("access security"));
+        }
+        let failed = advice(Eca::GETFAIL.into());
+        assert!(!failed.contains("access security") && failed.contains("check the record"), "{failed}");
     }
 
     #[test]
@@ -435,6 +461,7 @@ mod tests {
             ClaimResult::NotConnected { reason: "timeout".into(), is_refused: false },
             ClaimResult::Silent { after: Duration::from_secs(2) },
             ClaimResult::Lost { reason: "reset".into() },
+            ClaimResult::Invalid { reason: "an unknown command".into() },
             ClaimResult::Refused,
             channel(Severity::None, true),
         ];
@@ -443,12 +470,14 @@ mod tests {
         let object = Json::Object(object(&found, &judge(&found, false)));
 
         let outcomes: Vec<&Json> = object["claims"].as_array().unwrap().iter().map(|claim| &claim["outcome"]).collect();
-        assert_eq!(outcomes, ["not_connected", "silent", "lost", "refused", "channel"]);
+        assert_eq!(outcomes, ["not_connected", "silent", "lost", "invalid", "refused", "channel"]);
         let claims = &object["claims"];
         assert_eq!((&claims[0]["reason"], &claims[1]["silent_s"]), (&json!("timeout"), &json!(2.0)));
-        assert_eq!((&claims[2]["reason"], &claims[4]["is_readable"]), (&json!("reset"), &json!(true)));
-        assert_eq!((&claims[4]["server"], &claims[4]["after_s"]), (&json!("127.0.0.1:5064"), &json!(0.001)));
-        assert_eq!((&claims[4]["channel_after_s"], claims[4].get("pv")), (&json!(0.002), None));
+        assert_eq!((&claims[2]["reason"], &claims[3]["reason"]), (&json!("reset"), &json!("an unknown command")));
+        let channel = &claims[5];
+        assert_eq!((&channel["server"], &channel["after_s"]), (&json!("127.0.0.1:5064"), &json!(0.001)));
+        assert_eq!((&channel["channel_after_s"], &channel["is_readable"]), (&json!(0.002), &json!(true)));
+        assert_eq!(channel.get("pv"), None);
         assert_eq!(object["searched"][1]["outcome"], "not_sent");
         assert_eq!(
             (&object["searched"][1]["reason"], &object["searched"][0]["way"]),

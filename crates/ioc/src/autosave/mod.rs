@@ -56,9 +56,6 @@ pub(crate) const EARLY: &str = "autosaveFields_pass0";
 /// The info item that lists fields to restore after record initialisation.
 pub(crate) const LATE: &str = "autosaveFields_pass1";
 
-/// The save period of the sets created from info items.
-pub(crate) const OWN_PERIOD: Duration = Duration::from_secs(5);
-
 /// Settings of all sets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AutosaveSettings {

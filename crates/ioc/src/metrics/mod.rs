@@ -100,7 +100,7 @@ impl Metrics {
         let counts = self.observer.counts();
         let counters = [
             ("fodo_updates_posted_total", "Updates posted, counted once for each subscription.", counts.posted),
-            ("fodo_updates_sent_total", "Updates handed to the circuits of clients.", counts.updates.sent),
+            ("fodo_updates_sent_total", "Updates encoded for clients.", counts.updates.sent),
             (
                 "fodo_updates_merged_total",
                 "Updates replaced by later ones before they were sent.",
@@ -129,6 +129,15 @@ impl Metrics {
             "How often a record was processed.",
             n_processed,
         );
+
+        let links = self.driver.link_requests().states().counts();
+        let help = "Links to other IOCs, with the inputs of access rules, by state.";
+        let by_state = [
+            ("{state=\"connected\"}", links.connected as f64),
+            ("{state=\"failing\"}", links.failing as f64),
+            ("{state=\"not_connected\"}", links.not_connected as f64),
+        ];
+        page.family("fodo_links", MetricType::Gauge, help, &by_state);
 
         let scans = database.scan_counts();
         let labels: Vec<String> = scans.iter().map(|scan| format!("{{scan=\"{}\"}}", scan.choice)).collect();

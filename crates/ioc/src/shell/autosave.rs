@@ -14,8 +14,8 @@ use crate::autosave::restore::{FoundSaveFile, Messages, RestoreFile, RestorePass
 use crate::autosave::saver::Saver;
 use crate::autosave::set::{SaveSet, SaveTrigger};
 use crate::autosave::status::{Health, SaveStatus, StatusRecords};
-use crate::autosave::{AutosaveSettings, BOTH, EARLY, LATE, OWN_PERIOD, disk, listed};
-use crate::limit::{SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::autosave::{AutosaveSettings, BOTH, EARLY, LATE, disk, listed};
+use crate::limit::{INFO_SAVE_PERIOD, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::names::field_of;
 use crate::{Ioc, RunningIoc};
 
@@ -493,7 +493,7 @@ impl Shell {
             n_sets += 1;
             let wanted = |pv| RequestedPv { pv, at: LoadError::default() };
             let wanted: Vec<RequestedPv> = pvs.into_iter().map(wanted).collect();
-            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(OWN_PERIOD), &wanted) {
+            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &wanted) {
                 self.tell(failure, &[]);
             }
         }

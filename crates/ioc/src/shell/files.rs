@@ -134,6 +134,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         Purpose::Check => (String::new(), String::new()),
     };
     let driver = running.driver();
+    driver.flush_printed();
     shell.completer.set_database(driver.clone());
     shell.stage = IocStage::Running(driver);
     *shell.place.lock() = Some(running);

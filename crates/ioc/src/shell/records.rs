@@ -9,11 +9,10 @@ use fodo_db::{Database, ExternalLinkStatus, FieldRef, LinkTarget, closest_match,
 use super::script::{CommandResult, Flow};
 use super::show::level;
 use super::{CommandError, CommandLine, IocStage, Shell};
-use crate::link_client::MergedCounts;
+use crate::limit::ELEMENTS_SHOWN_MAX;
+use crate::link_client::{MergedCounts, RequestTarget};
 use crate::names::{field_of, suggestion_text};
 
-/// Maximum number of array elements shown.
-const ELEMENTS_SHOWN_MAX: usize = 10;
 /// Maximum difference between a scan period and the one requested by `scanppl`, in seconds, as in Base.
 const PERIOD_TOLERANCE_S: f64 = 0.05;
 
@@ -191,7 +190,12 @@ fn no_value() -> CommandError {
 
 pub(super) fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
     match &shell.stage {
-        IocStage::Running(driver) => driver.put(field, value, None, None).map_err(|error| error.to_string()),
+        IocStage::Running(driver) => {
+            let result = driver.put(field, value, None, None);
+            // What records print appears before the output of the command.
+            driver.flush_printed();
+            result.map_err(|error| error.to_string())
+        }
         _ => Ok(()),
     }
 }
@@ -310,7 +314,7 @@ pub(super) fn count(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     Ok(Flow::Next)
 }
 
-/// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those not connected, level 2 all with their servers.
+/// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those that do not work, level 2 all with their servers.
 pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let level = level(call, 2)?;
@@ -318,21 +322,21 @@ pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
     let (mut text, mut totals) = (String::new(), LinkTotals::default());
     for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
         for link in database.links(record) {
-            let (said, is_connected) = match &link.target {
+            let (report, is_working) = match &link.target {
                 LinkTarget::Record(_) => continue,
                 LinkTarget::Missing => ("target is not a field".to_owned(), false),
-                LinkTarget::External(status) => (totals.add(shell, status), status.facts.is_some()),
+                LinkTarget::External(status) => totals.add(shell, status),
             };
             totals.n_links += 1;
-            totals.n_connected += u64::from(is_connected);
-            if level > u8::from(is_connected) {
-                text += &format!("{record}.{} \"{}\": {said}\n", link.field, link.text);
+            if level > u8::from(is_working) {
+                text += &format!("{record}.{} \"{}\": {report}\n", link.field, link.text);
             }
         }
     }
-    let LinkTotals { n_links, n_connected, n_lost, merged } = totals;
+    let LinkTotals { n_links, n_connected, n_failing, n_lost, merged } = totals;
     text += &format!("{n_links} links lead to other IOCs, {n_connected} are connected; ");
-    text += &format!("lost {n_lost} times, {} updates and {} puts merged\n", merged.updates, merged.puts);
+    text += &format!("lost {n_lost} times, {} updates and {} puts merged", merged.updates, merged.puts);
+    text += &if n_failing > 0 { format!("; {n_failing} connected but failing\n") } else { "\n".to_owned() };
     shell.say(&text);
     Ok(Flow::Next)
 }
@@ -342,19 +346,26 @@ pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
 struct LinkTotals {
     n_links: u64,
     n_connected: u64,
+    /// Connected links that do not work, for instance because the server refuses to send values.
+    n_failing: u64,
     n_lost: u64,
     merged: MergedCounts,
 }
 
 impl LinkTotals {
-    /// Adds a link to the totals and describes its state.
-    fn add(&mut self, shell: &Shell, status: &ExternalLinkStatus) -> String {
-        let (merged, server) = match &shell.stage {
+    /// Adds a link to the totals; describes its state, and returns whether it works.
+    fn add(&mut self, shell: &Shell, status: &ExternalLinkStatus) -> (String, bool) {
+        let (merged, server, reason) = match &shell.stage {
             IocStage::Running(driver) => {
-                (driver.link_requests().merged(status.link), driver.link_requests().server(status.link))
+                let (link_requests, target) = (driver.link_requests(), RequestTarget::Link(status.link));
+                let states = link_requests.states();
+                (link_requests.merged(status.link), states.server(&target), states.reason(&target))
             }
-            _ => (MergedCounts::default(), None),
+            _ => (MergedCounts::default(), None, None),
         };
+        let is_connected = status.facts.is_some();
+        self.n_connected += u64::from(is_connected);
+        self.n_failing += u64::from(is_connected && reason.is_some());
         self.n_lost += status.n_lost;
         self.merged.updates += merged.updates;
         self.merged.puts += merged.puts;
@@ -371,7 +382,11 @@ impl LinkTotals {
                 format!("connected{server}{denied}")
             }
         };
-        format!("{state}, lost {} times, {} updates and {} puts merged", status.n_lost, merged.updates, merged.puts)
+        let is_working = is_connected && reason.is_none();
+        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+        let MergedCounts { updates, puts } = merged;
+        let text = format!("{state}, lost {} times, {updates} updates and {puts} puts merged{reason}", status.n_lost);
+        (text, is_working)
     }
 }
 

@@ -7,7 +7,7 @@ use fodo_db::LoadError;
 
 use super::check::{CheckFinding, FindingLevel};
 use super::words::{self, ParsedLine, Redirect, RedirectedStream, Word};
-use super::{CommandError, CommandLine, Shell, table};
+use super::{CommandError, CommandLine, IocStage, Shell, table};
 use crate::limit::SCRIPT_DEPTH_MAX;
 
 /// The result of a command.
@@ -161,6 +161,10 @@ impl Shell {
         }
         let before = self.redirect(&line.redirects)?;
         let result = (command.run)(self, &call);
+        if let IocStage::Running(driver) = &self.stage {
+            // What records print appears before the output of the next command.
+            driver.flush_printed();
+        }
         for (stream, writer) in before {
             drop(self.exchange(stream, writer));
         }

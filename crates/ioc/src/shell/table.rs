@@ -66,7 +66,7 @@ commands! {
     "dbStateShow" " [pattern]" "Show named states and whether they are on" false report::show_states;
     "dbStateShowAll" "" "Same as dbStateShow" false report::show_all_states;
     "dba" " record.field" "Show the address of a field: type, elements, access" false report::address;
-    "dbcar" " [record] [level]" "Count links to other IOCs; level 1 lists those not connected, 2 all with their servers" false records::outside_links;
+    "dbcar" " [record] [level]" "Count links to other IOCs; level 1 lists those that do not work and why, 2 all" false records::outside_links;
     "dbel" " [record]" "List fields that clients subscribe to" false report::listened;
     "dbgf" " record.field" "Show a value" true records::show_field;
     "dbglob" " pattern [\"fields\"]" "Same as dbgrep" false records::grep;

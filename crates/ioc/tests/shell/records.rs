@@ -221,11 +221,11 @@ record(ai, "e") { field(INP, "d.NOPE CA") }
 > dbcar
 2 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar * 1
-d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged
+d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged: no server has claimed the name
 e.INP "d.NOPE CA NMS": target is not a field
 2 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar d 1
-d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged
+d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged: no server has claimed the name
 1 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar d x
 ! "x" is not a level; use 0 (least) to 4 (most)

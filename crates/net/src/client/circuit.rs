@@ -1,8 +1,9 @@
 //! One TCP connection to a server, driven by the reactor or by a blocking call.
 //!
 //! One mutex guards the whole state. If no thread reads the circuit, a blocking caller becomes the reader until its own
-//! reply is received; replies for others it queues. When it leaves, the next blocked caller takes over. Without one,
-//! the circuit rests for a moment ([`limit::READER_LEASE`]) and then returns to the reactor. That part is in `drive`.
+//! reply is received, and ends the operations of others whose replies it reads. When it leaves, the next blocked caller
+//! takes over. Without one, the circuit rests for a moment ([`limit::READER_LEASE`]) and then returns to the reactor.
+//! That part is in `drive`.
 
 mod drive;
 mod replies;

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use fodo_ca::client::{Circuit, Config, Event, RejectedRequest};
+use fodo_ca::client::{Circuit, Config, DisconnectReason, Event, RejectedRequest};
 use fodo_ca::dbr::{AttributeLevel, DbrType};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
@@ -108,9 +108,14 @@ pub enum ClaimResult {
         /// How long the client waited.
         after: Duration,
     },
-    /// The server closed the connection, or sent an invalid message.
+    /// The server closed the connection, or the network failed.
     Lost {
         /// What happened.
+        reason: String,
+    },
+    /// The server sent an invalid message.
+    Invalid {
+        /// What is wrong with it.
         reason: String,
     },
     /// The server claimed the name but has no such channel.
@@ -249,7 +254,7 @@ fn query_name_server(
     match claimed {
         Ok(server) => Ok(Some(server)),
         Err(CallError::Silent) => Ok(None),
-        Err(CallError::Lost(reason)) => Err(io::Error::other(reason)),
+        Err(CallError::Lost(reason) | CallError::Invalid(reason)) => Err(io::Error::other(reason)),
     }
 }
 
@@ -333,10 +338,11 @@ fn connect_and_read(pv: &str, server: SocketAddr, config: &ClientConfig, timeout
         Ok(Err(found)) => return found,
         Err(CallError::Silent) => return ClaimResult::Silent { after: start.elapsed() },
         Err(CallError::Lost(reason)) => return ClaimResult::Lost { reason },
+        Err(CallError::Invalid(reason)) => return ClaimResult::Invalid { reason },
     };
     let after = start.elapsed();
     let Some(kind) = native.kind() else {
-        return ClaimResult::Lost { reason: format!("the channel has type {native}, which is not a value type") };
+        return ClaimResult::Invalid { reason: format!("the channel has type {native}, which is not a value type") };
     };
     let facts = ChannelFacts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
     let value = if rights.read {
@@ -368,8 +374,10 @@ struct BlockingCircuit {
 enum CallError {
     /// Timed out.
     Silent,
-    /// The connection is lost or unusable.
+    /// The connection is lost.
     Lost(String),
+    /// The server has sent an invalid message.
+    Invalid(String),
 }
 
 impl BlockingCircuit {
@@ -403,8 +411,8 @@ impl BlockingCircuit {
                 Err(error) => return Err(lost(error)),
             }
             for event in events.drain(..) {
-                if let Event::Closed(closed) = &event {
-                    return Err(CallError::Lost(format!("{closed:?}")));
+                if let Event::Closed(DisconnectReason::Malformed(what)) = event {
+                    return Err(CallError::Invalid(what.to_owned()));
                 }
                 if let Some(given) = give(event) {
                     return Ok(given);
