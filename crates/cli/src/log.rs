@@ -82,12 +82,7 @@ impl LogFlags {
 }
 
 fn format_line(line: &LogLine, format: LogFormat) -> String {
-    let level = match line.level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Info => "info",
-        Level::Debug => "debug",
-    };
+    let level = line.level.to_string();
     let peer = line.peer.map(|peer| peer.to_string());
     let time = Clock::rfc3339(line.time);
     if format == LogFormat::Json {

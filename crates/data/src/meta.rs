@@ -11,6 +11,9 @@ pub struct Limits {
 
 /// Metadata of a value: units, precision, limits and state names. Changes rarely.
 ///
+/// It only describes the value to clients: it raises no alarm and refuses no put. A record of an IOC applies its limits
+/// itself; a program does so in its own code.
+///
 /// ```
 /// use fodo_data::{Limits, Meta};
 ///
@@ -35,11 +38,11 @@ pub struct Meta {
     pub text_digits: Option<i16>,
     /// The display range (HOPR, LOPR).
     pub display: Limits,
-    /// The limits beyond which a major alarm is raised (HIHI, LOLO).
+    /// The limits beyond which a record raises a major alarm (HIHI, LOLO).
     pub alarm: Limits,
-    /// The limits beyond which a minor alarm is raised (HIGH, LOW).
+    /// The limits beyond which a record raises a minor alarm (HIGH, LOW).
     pub warning: Limits,
-    /// The range that a put may set (DRVH, DRVL where the record has them).
+    /// The range to which a record limits puts (DRVH, DRVL where the record has them).
     pub control: Limits,
     /// The names of an enum's states, in order; empty for other kinds.
     pub labels: Vec<Text>,

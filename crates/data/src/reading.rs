@@ -20,14 +20,14 @@ pub struct Reading {
     pub value: Value,
     /// The alarm; no alarm if the request did not include it.
     pub alarm: Alarm,
-    /// When the value was read; [`TimeStamp::NEVER`] if the request did not include it.
+    /// The time stamp that the server gave the value; [`TimeStamp::NEVER`] if the request did not include it.
     pub time: TimeStamp,
     /// Units, limits and labels; `None` unless requested.
     pub meta: Option<Arc<Meta>>,
 }
 
 impl Reading {
-    /// A value with no alarm, no time stamp and no metadata.
+    /// A value with no alarm, no time stamp ([`TimeStamp::NEVER`]) and no metadata.
     pub fn bare(value: Value) -> Reading {
         Reading { value, alarm: Alarm::default(), time: TimeStamp::NEVER, meta: None }
     }

@@ -18,6 +18,7 @@ pub const EPICS_EPOCH_UNIX_S: i64 = 631_152_000;
 /// let later = stamp + Duration::from_millis(1);
 /// assert!(later > stamp && stamp > TimeStamp::NEVER);
 /// assert_eq!(TimeStamp::from(UNIX_EPOCH).unix_s, 0);
+/// assert_eq!(TimeStamp::from(UNIX_EPOCH).to_system_time(), Some(UNIX_EPOCH));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeStamp {
@@ -39,6 +40,16 @@ impl TimeStamp {
     /// Seconds past the EPICS epoch. Times outside its 136 years wrap, as 32-bit seconds do in EPICS.
     pub const fn epics_seconds(self) -> u32 {
         (self.unix_s - EPICS_EPOCH_UNIX_S) as u32
+    }
+
+    /// The same time for the standard library; `None` if the system cannot represent it.
+    pub fn to_system_time(self) -> Option<SystemTime> {
+        let seconds = Duration::from_secs(self.unix_s.unsigned_abs());
+        let second = match self.unix_s {
+            0.. => UNIX_EPOCH.checked_add(seconds),
+            ..0 => UNIX_EPOCH.checked_sub(seconds),
+        };
+        second?.checked_add(Duration::from_nanos(self.nanos.into()))
     }
 }
 
@@ -128,5 +139,14 @@ mod tests {
         let stamp = TimeStamp::from(UNIX_EPOCH - Duration::from_millis(1500));
 
         assert_eq!(stamp, TimeStamp { unix_s: -2, nanos: 500_000_000 });
+    }
+
+    #[test]
+    fn a_timestamp_converts_to_the_time_of_the_system_and_back() {
+        for unix_s in [-2, 0, 1_800_000_000] {
+            let stamp = TimeStamp { unix_s, nanos: 500_000_000 };
+            assert_eq!(stamp.to_system_time().map(TimeStamp::from), Some(stamp));
+        }
+        assert_eq!(TimeStamp { unix_s: i64::MAX, nanos: u32::MAX }.to_system_time(), None);
     }
 }

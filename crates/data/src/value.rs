@@ -156,6 +156,8 @@ impl Array {
 /// assert_eq!(gap.to_f64(), Ok(12.5));
 /// assert_eq!(gap.to_kind(Kind::I32, None), Ok(Value::from(12)));
 ///
+/// assert_eq!(Value::from(String::from("mm")), Value::from("mm"));
+///
 /// let samples = Value::from(vec![1_i16, 2, 3]);
 /// assert_eq!(samples.first(), Some(Scalar::I16(1)));
 /// assert!(!samples.is_empty() && matches!(samples.into_array(), Array::I16(_)));
@@ -272,6 +274,12 @@ from! {
 
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
+        Value::Scalar(Scalar::Text(text.into()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
         Value::Scalar(Scalar::Text(text.into()))
     }
 }

@@ -48,7 +48,7 @@
 //! use fodo_net::{Context, ServerConfig, Value};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut loader = fodo_db::Loader::default();
+//! let mut loader = fodo_ioc::Loader::default();
 //! loader.array_routine("mean", |call| {
 //!     let samples = call.input::<f64>('A')?;
 //!     call.set_output('A', &[samples.iter().sum::<f64>() / samples.len() as f64])?;
@@ -116,7 +116,7 @@
 //! use fodo_net::ServerConfig;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let loader = fodo_db::Loader::default();
+//! # let loader = fodo_ioc::Loader::default();
 //! let running = Ioc::of(loader)?.metered(([127, 0, 0, 1], 0).into(), None)?.serve(ServerConfig::isolated())?;
 //! if let Some(address) = running.metrics_address() {
 //!     println!("metrics of {} records: http://{address}/metrics", running.n_records());
@@ -132,6 +132,14 @@
 //!
 //! A [`Shell`](shell::Shell) saves values while the IOC runs and restores them at the next start. The module [`autosave`]
 //! has an example.
+//!
+//! # Threads
+//!
+//! - The threads of the server (`fodo-server-0` and so on) decode puts and process the records that these start. A
+//!   routine, and the callbacks of a [`Policy`], run on the thread that processes; meanwhile no other record processes.
+//! - `fodo-scan` processes periodic scans and delays.
+//! - [`Ioc::linked`] adds `fodo-links`, which executes the requests of links, and the threads of a client.
+//! - [`Ioc::metered`] and [`RunningIoc::announce`] share `fodo-reports`. Autosave has `fodo-autosave`.
 #![forbid(unsafe_code)]
 
 mod access_control;
@@ -165,7 +173,9 @@ pub use printable::printable;
 pub use reccaster::RecSyncConfig;
 pub use stats::Surroundings;
 
-use fodo_db::{Database, LoadError, Loader, States};
+pub use fodo_db::{LoadError, Loader, States};
+
+use fodo_db::Database;
 use fodo_net::log::Log;
 use fodo_net::reactor::Reactor;
 use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, ServerError, Source, SourceChain};
@@ -179,6 +189,8 @@ use crate::reccaster::RecCaster;
 use crate::stats::IocStats;
 
 /// Why an IOC cannot start.
+///
+/// The text does not contain the system's error, which is the [`source`](std::error::Error::source).
 ///
 /// ```
 /// use fodo_ioc::{Ioc, IocError};
@@ -226,18 +238,24 @@ impl fmt::Display for IocError {
                 Ok(())
             }
             IocError::Server(error) => error.fmt(f),
-            IocError::Metrics { address, error } => {
-                write!(f, "metrics cannot be served on {address}: {error}; check that no other program uses it")
+            IocError::Metrics { address, .. } => write!(f, "metrics cannot be served on {address}"),
+            IocError::RecCaster { port, .. } => {
+                write!(f, "cannot listen for RecCeiver announcements on UDP port {port}")
             }
-            IocError::RecCaster { port, error } => {
-                write!(f, "cannot listen for RecCeiver announcements on UDP port {port}: {error}")
-            }
-            IocError::System(error) => write!(f, "operating system error: {error}"),
+            IocError::System(_) => write!(f, "the operating system provided no thread"),
         }
     }
 }
 
-impl std::error::Error for IocError {}
+impl std::error::Error for IocError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            IocError::Load(_) | IocError::NoDescriptors(_) => None,
+            IocError::Server(error) => std::error::Error::source(error),
+            IocError::Metrics { error, .. } | IocError::RecCaster { error, .. } | IocError::System(error) => Some(error),
+        }
+    }
+}
 
 /// Autosave could not save some values when the IOC ended; the log contains the reasons. Returned by
 /// [`RunningIoc::stop`].
@@ -283,8 +301,7 @@ impl Ioc {
     /// Builds an IOC from a loader. Register routines of `sub` and `aSub` records with the loader first.
     ///
     /// ```
-    /// use fodo_db::Loader;
-    /// use fodo_ioc::Ioc;
+    /// use fodo_ioc::{Ioc, Loader};
     ///
     /// let mut loader = Loader::default();
     /// loader.array_routine("mean", |call| {
@@ -321,13 +338,16 @@ impl Ioc {
 
     /// Enables links to PVs of other IOCs, and access rule inputs from them. Without this call they never connect.
     ///
+    /// `config`: of the client for these links. Its `operation_timeout` is not used: a put through a link ends when the
+    /// target record has processed.
+    ///
     /// ```
     /// use fodo_ioc::Ioc;
     /// use fodo_net::{ClientConfig, ServerConfig};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let config = ClientConfig::default();
-    /// let mut loader = fodo_db::Loader::default();
+    /// let mut loader = fodo_ioc::Loader::default();
     /// let copy = r#"record(ai, "copy") { field(INP, "other:gap CP") }"#;
     /// loader.load("copy.db", "", &mut |_| Ok(copy.into())).map_err(fodo_ioc::IocError::Load)?;
     ///
@@ -364,7 +384,7 @@ impl Ioc {
     /// ```
     /// use fodo_ioc::Ioc;
     ///
-    /// let ioc = Ioc::of(fodo_db::Loader::default()).unwrap();
+    /// let ioc = Ioc::of(fodo_ioc::Loader::default()).unwrap();
     /// ioc.states().create("beam").set(true);
     /// assert!(ioc.states().find("beam").is_some_and(|beam| beam.is_on()));
     /// ```
@@ -385,8 +405,8 @@ impl Ioc {
     /// use fodo_net::log::{Level, Log};
     ///
     /// # fn main() -> Result<(), fodo_ioc::IocError> {
-    /// # let ioc = Ioc::of(fodo_db::Loader::default())?;
-    /// let log = Log::new(Level::Warning, |line| eprintln!("{}", line.what));
+    /// # let ioc = Ioc::of(fodo_ioc::Loader::default())?;
+    /// let log = Log::new(Level::Warning, |line| eprintln!("{line}"));
     /// let running = ioc.serve_with_log(ServerConfig::isolated(), log)?;
     /// # Ok(())
     /// # }
@@ -462,7 +482,7 @@ fn started_reactor(reactor: &mut Option<Reactor>) -> std::io::Result<&Reactor> {
 /// use fodo_net::{Context, ServerConfig};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut loader = fodo_db::Loader::default();
+/// let mut loader = fodo_ioc::Loader::default();
 /// loader.load("gap.db", "", &mut |_| Ok(b"record(ao, gap) {}".to_vec())).map_err(fodo_ioc::IocError::Load)?;
 /// let running = Ioc::of(loader)?.serve(ServerConfig::isolated())?;
 /// println!("{} records on {}", running.n_records(), running.address());
@@ -520,7 +540,7 @@ impl RunningIoc {
         Ok(())
     }
 
-    /// The address of the metrics page.
+    /// The address of the metrics page; `None` without [`Ioc::metered`].
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Page::address)
     }

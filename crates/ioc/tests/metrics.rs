@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -124,9 +125,11 @@ fn startup_errors_name_the_unavailable_resource() {
     let gone = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
     let receivers = IocError::RecCaster { port: 7, error: std::io::Error::from(std::io::ErrorKind::AddrInUse) };
 
-    let text = metrics.to_string();
-    assert!(text.starts_with(&format!("metrics cannot be served on {address}: ")), "{text}");
-    assert!(missing.to_string().starts_with("no.db: cannot be read: "), "{missing}");
-    assert!(receivers.to_string().contains("UDP port 7: address in use"), "{receivers}");
-    assert!(IocError::System(gone).to_string().contains("out of memory"));
+    let cause = |error: &IocError| error.source().map(ToString::to_string);
+    assert_eq!(metrics.to_string(), format!("metrics cannot be served on {address}"));
+    assert!(cause(&metrics).is_some_and(|cause| !cause.is_empty()));
+    assert!(missing.to_string().starts_with("no.db: cannot be read: ") && missing.source().is_none(), "{missing}");
+    assert!(receivers.to_string().ends_with("UDP port 7"), "{receivers}");
+    assert_eq!(cause(&receivers).as_deref(), Some("address in use"));
+    assert_eq!(cause(&IocError::System(gone)).as_deref(), Some("out of memory"));
 }

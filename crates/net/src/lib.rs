@@ -38,7 +38,8 @@
 //! # Write
 //!
 //! [`Channel::put`] waits until the server has completed the processing that the put started, for instance until a motor
-//! has stopped. [`Channel::put_unconfirmed`] does not wait for the server.
+//! has stopped. [`Channel::put_unconfirmed`] does not wait for a reply. A put that times out is not undone: once it was
+//! sent, the server carries it out.
 //!
 //! ```
 //! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
@@ -78,10 +79,21 @@
 //! happens when it is full, and [`MonitorEvent::Merged`] reports it. [`MonitorOptions::newest`] keeps only the newest
 //! value, as a display needs it. [`Channel::monitor_with`] passes the events to a callback instead.
 //!
+//! Changes that the server merges because they are faster than the network, and those during a disconnection, leave no
+//! mark: Channel Access does not report them. The newest value always arrives. While no server has the PV there is no
+//! event; [`Channel::why_inactive`] says why.
+//!
 //! # Await
 //!
-//! Nothing requires an async runtime, and everything works with any runtime. An [`Operation`] is a future, a [`Monitor`]
-//! is a [`Stream`](futures_core::Stream).
+//! Nothing requires an async runtime, and any runtime can be used. An [`Operation`] is a future, a [`Monitor`] is a
+//! [`Stream`](futures_core::Stream). In async code use `start_connect`, `start_get`, `start_put`,
+//! `start_put_unconfirmed`, [`Monitor::next_event`] and the stream. These calls block their thread: the other calls of
+//! a [`Channel`] that transfer values or connect, [`Operation::wait`], all of [`many`], [`Monitor::next_timeout`] and
+//! [`Monitor::iter`], [`Context::next_notice`], [`client::diagnosis`], [`traffic_monitor`], [`Observer::clients`],
+//! [`ServerConfig::from_env`] if it has names to resolve, and dropping a [`Server`].
+//!
+//! An operation starts when it is created, not when it is first polled. Create it before a `select!` loop: a put that
+//! is created in each turn writes in each turn.
 //!
 //! ```
 //! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
@@ -106,7 +118,8 @@
 //! # Serve
 //!
 //! A [`SharedPv`] holds a value. The program posts new values; clients read and monitor them, and write them if the PV
-//! accepts puts. A [`PvTable`] gives the PVs their names, and a [`Server`] publishes the table until it is dropped.
+//! accepts puts. A [`PvTable`] gives the PVs their names, and a [`Server`] publishes the table until it is dropped. The
+//! limits in a PV's [`Meta`] only inform clients: the program raises alarms and refuses puts itself.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -139,7 +152,8 @@
 //! Each operation ends exactly once: with its result, or with an [`Error`] that has a [`kind`](Error::kind) and the
 //! [name of the PV](Error::pv). A blocking call without a timeout of its own and an awaited operation end after
 //! [`ClientConfig::operation_timeout`], 5 s by default. Each blocking call also has a variant with a timeout, such as
-//! [`Channel::get_timeout`].
+//! [`Channel::get_timeout`]. An awaited operation has none: it ends after `operation_timeout` even within a longer
+//! timeout of the runtime, so a put that takes a minute needs a context with a longer one.
 //!
 //! ```
 //! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
@@ -151,7 +165,8 @@
 //! match absent.get_timeout(Duration::from_millis(100)) {
 //!     Ok(reading) => println!("{:?}", reading.value),
 //!     Err(error) => match error.kind() {
-//!         // Try again: the server may be starting.
+//!         // Try again: the server may be starting. A put that is tried again may be carried out twice, except after
+//!         // `NotFound` and `ConnectionClosed`.
 //!         ErrorKind::NotFound { .. }
 //!         | ErrorKind::NoReply { .. }
 //!         | ErrorKind::ConnectionClosed { .. }
@@ -172,9 +187,12 @@
 //!   search, the TCP connection unless one to that server exists, and one round trip for each channel; channels connect
 //!   in parallel.
 //! - A callback of [`Channel::monitor_with`] runs on the thread `fodo-callbacks` of its context, or as its [`Executor`]
-//!   determines. It may call everything in this crate.
-//! - A server runs at most four threads. It calls a [`Source`], and the closures of a [`SharedPv`], on
-//!   these; they must not block.
+//!   determines. It may call everything in this crate. A panic ends only the call.
+//! - A server runs at most four threads, `fodo-server-0` and so on. It calls a [`Source`], and the closures of a
+//!   [`SharedPv`], on these; they must not block. A panic is logged and ends the request or the connection that caused
+//!   it. [`Server::refresh_every_second`] and [`ServerConfig::status_prefix`] add the thread `fodo-status`.
+//! - Host names are resolved on a thread `fodo-names`, which exists while there are names to resolve.
+//! - Each thread that reads a client's connection keeps a buffer of 256 KiB, as does each thread of a server.
 //! - All of these types are `Send` and `Sync`. Clones of a [`Context`], [`Channel`] or [`SharedPv`] are cheap and share the
 //!   same object.
 //!
@@ -204,9 +222,11 @@ pub use client::{
     WhenFull, WrongReply, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
+pub use fodo_ca::dbr::DbrType;
+pub use fodo_ca::eca::Eca;
 pub use fodo_data::{
-    Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
-    Value,
+    Acknowledge, Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Now, Reading, Scalar, Severity, Status,
+    Text, TimeStamp, Value,
 };
 pub use fodo_engine::Rights;
 pub use fodo_engine::ring::Post;

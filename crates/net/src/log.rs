@@ -13,20 +13,50 @@ use fodo_lock::Mutex;
 
 use crate::limit;
 
-/// Severity of a line, the most severe first. [`Log`] has an example.
+/// Severity of a line, the most severe first. It is displayed as a word in lower case. [`Log`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The server cannot do its work.
+    /// The server cannot do its work, or the code of the program has panicked.
     Error,
     /// A peer violates the protocol or exceeds a limit.
     Warning,
-    /// Clients connect and disconnect.
+    /// Clients connect and disconnect; the program refuses their puts.
     Info,
     /// Details for troubleshooting only.
     Debug,
 }
 
+impl std::fmt::Display for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        })
+    }
+}
+
 /// One line. [`Log`] has an example.
+///
+/// It is displayed without its time, because a program usually adds the time in its own format. Control characters are
+/// escaped, since names and texts come from the network.
+///
+/// ```
+/// use fodo_data::TimeStamp;
+/// use fodo_net::log::{Level, LogLine};
+///
+/// let line = LogLine {
+///     level: Level::Debug,
+///     time: TimeStamp::NEVER,
+///     what: "a channel is refused".into(),
+///     peer: Some("192.0.2.7:4000".parse().unwrap()),
+///     pv: Some("x\u{1b}[2J".into()),
+///     n_suppressed: 3,
+/// };
+/// let text = "debug: a channel is refused \"x\\u{1b}[2J\" (192.0.2.7:4000); 3 similar left out";
+/// assert_eq!(line.to_string(), text);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// Its severity.
@@ -41,6 +71,28 @@ pub struct LogLine {
     pub pv: Option<String>,
     /// Number of suppressed lines with the same text about the same host since the last one.
     pub n_suppressed: u64,
+}
+
+impl std::fmt::Display for LogLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: ", self.level)?;
+        for character in self.what.chars() {
+            match character.is_control() {
+                true => write!(f, "{}", character.escape_debug())?,
+                false => write!(f, "{character}")?,
+            }
+        }
+        if let Some(pv) = &self.pv {
+            write!(f, " \"{}\"", pv.escape_debug())?;
+        }
+        if let Some(peer) = self.peer {
+            write!(f, " ({peer})")?;
+        }
+        if self.n_suppressed > 0 {
+            write!(f, "; {} similar left out", self.n_suppressed)?;
+        }
+        Ok(())
+    }
 }
 
 /// A destination for lines. Clones share the destination and the rate limit.
@@ -81,8 +133,9 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Calls `sink` with every line of severity `level` or higher, on the server's threads; it must not block for long.
-    /// The same text about one host is logged at most once a minute; suppressed lines are counted.
+    /// Calls `sink` with every line of severity `level` or higher, on the server's threads; it must not block for long,
+    /// since the clients of the thread wait meanwhile. If it panics, the line is lost. The same text about one host is
+    /// logged at most once a minute; suppressed lines are counted.
     pub fn new(level: Level, sink: impl Fn(&LogLine) + Send + Sync + 'static) -> Log {
         Log { level, sink: Arc::new(sink), limiter: Arc::default() }
     }
@@ -96,8 +149,13 @@ impl Log {
     pub fn note(&self, level: Level, what: &str) {
         if level <= self.level {
             let time = SystemTime::now().into();
-            (self.sink)(&LogLine { level, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 });
+            self.pass_on(&LogLine { level, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 });
         }
+    }
+
+    fn pass_on(&self, line: &LogLine) {
+        // The panic hook has reported it; the thread that logs must continue to serve.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.sink)(line)));
     }
 
     /// Logs a line about a peer or a PV, unless the same text about the same host was logged within the last minute.
@@ -110,7 +168,7 @@ impl Log {
         // No client's PV name is longer, but a peer may send any text.
         let pv =
             pv.map(|pv| pv.get(..pv.floor_char_boundary(fodo_ca::limit::NAME_BYTES)).unwrap_or_default().to_owned());
-        (self.sink)(&LogLine { level, time: now.wall, what: what.to_owned(), peer, pv, n_suppressed });
+        self.pass_on(&LogLine { level, time: now.wall, what: what.to_owned(), peer, pv, n_suppressed });
     }
 }
 
@@ -250,6 +308,21 @@ mod tests {
     fn a_silent_log_drops_every_line() {
         Log::silent().note(Level::Error, "no memory");
         assert!(Level::Error < Level::Warning && Level::Warning < Level::Info && Level::Info < Level::Debug);
+    }
+
+    #[test]
+    fn a_panic_of_the_sink_loses_only_its_line() {
+        let (sender, lines) = mpsc::channel();
+        let log = Log::new(Level::Info, move |line| {
+            assert_ne!(line.what, "first", "this panic is part of the test");
+            sender.send(line.clone()).unwrap();
+        });
+
+        log.note(Level::Error, "first");
+        log.write(Level::Error, "first", None, None, Now::for_test());
+        log.note(Level::Error, "second");
+
+        assert_eq!(lines.try_iter().map(|line| line.to_string()).collect::<Vec<_>>(), ["error: second"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::stats::{Surroundings, VERSION};
 /// use fodo_net::log::Log;
 ///
 /// # fn main() -> Result<(), fodo_ioc::IocError> {
-/// let mut running = Ioc::of(fodo_db::Loader::default())?.serve(ServerConfig::isolated())?;
+/// let mut running = Ioc::of(fodo_ioc::Loader::default())?.serve(ServerConfig::isolated())?;
 /// let recsync = RecSyncConfig {
 ///     port: 0, // 5049 at most sites; 0: any free port, for a test
 ///     variables: vec!["BUILDING".into()],

@@ -157,7 +157,10 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
 pub(super) fn failure(error: IocError) -> CommandError {
     match error {
         IocError::Load(errors) | IocError::NoDescriptors(errors) => CommandError::Files(errors),
-        error => error.to_string().into(),
+        error => match std::error::Error::source(&error) {
+            Some(cause) => format!("{error}: {cause}").into(),
+            None => error.to_string().into(),
+        },
     }
 }
 

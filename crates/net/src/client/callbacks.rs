@@ -44,7 +44,7 @@ pub enum Executor {
     /// On this many threads of the context: a slow callback delays others only when all threads are busy.
     Threads(NonZeroUsize),
     /// Wherever the caller runs the job: a thread pool, the event loop of a graphical interface. The function is called
-    /// on the thread that reads the circuit, so it must neither run the job there nor block.
+    /// on the thread that reads the circuit, so it must neither run the job there, nor block, nor panic.
     Custom(Arc<dyn Fn(CallbackJob) + Send + Sync>),
 }
 

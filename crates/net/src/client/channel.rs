@@ -3,6 +3,7 @@ mod handle;
 mod state;
 mod unconfirmed;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -334,6 +335,14 @@ impl ChannelCore {
     /// The error of an operation on a closed context.
     pub(super) fn closed(&self) -> Error {
         Error::new(self.name(), ErrorKind::ContextClosed)
+    }
+
+    /// The error of a request that was queued on a circuit to this server, which has closed.
+    pub(super) fn cut_off(&self, server: SocketAddr) -> Error {
+        match self.state.lock().phase {
+            ChannelPhase::Closed => self.closed(),
+            _ => Error::new(self.name(), ErrorKind::Disconnected { server }),
+        }
     }
 
     /// The context is closed. Waiting operations end here; issued operations end with their circuit.

@@ -356,7 +356,7 @@ fn connect_and_read(pv: &str, server: SocketAddr, config: &ClientConfig, timeout
 fn identity(config: &ClientConfig) -> Config {
     Config {
         priority: 0,
-        user: super::user(),
+        user: super::user(config),
         host: super::host(),
         echo_after: config.echo_after,
         payload_bytes_max: config.payload_bytes_max,
@@ -386,7 +386,7 @@ impl BlockingCircuit {
         let answer = self.until(|event| match event {
             Event::ReadDone { ioid: IOID, result, .. } => Some(result.map(Box::new).map_err(Refusal::from)),
             Event::Complaint { about: RejectedRequest::Operation(IOID), status, text } => {
-                Some(Err(Refusal::Status { status, text }))
+                Some(Err(Refusal::of(status, text)))
             }
             _ => None,
         });

@@ -26,6 +26,7 @@ use fodo_ca::eca::Eca;
 /// let error = channel.get_timeout(Duration::from_millis(10)).unwrap_err();
 ///
 /// assert_eq!(error.to_string(), "\"demo:temperature\": no server claimed the name within 10ms");
+/// assert!(error.is_timeout());
 /// match error.kind() {
 ///     ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } => println!("{} does not respond", error.pv()),
 ///     ErrorKind::Refused { refusal: Refusal::ReadAccess, .. } => println!("{} cannot be read", error.pv()),
@@ -49,16 +50,24 @@ struct Inner {
 
 /// What made an operation fail. The variants differ in what the caller can do.
 ///
+/// An operation ends with `NotFound`, `NoReply` or `ConnectionClosed` only when its time is up: until then the client
+/// searches and connects again. So it does after a refused TCP connection ([`Refusal::Connection`]), and when the
+/// system has no descriptor for a socket. All other kinds end it at once.
+///
+/// A put may have been carried out although it ended with `NoReply` or `Disconnected`; a program that tries again may
+/// write twice.
+///
 /// See the example of [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No server claimed the name in time.
+    /// No server claimed the name in time. Nothing was sent.
     NotFound {
         /// How long the client waited.
         after: Duration,
     },
-    /// A server claimed the name, then did not reply in time.
+    /// A server claimed the name, then did not reply in time: to the connection, the request for the channel, or the
+    /// operation itself. A put that takes longer than its timeout ends like this, and continues on the server.
     NoReply {
         /// The server that claimed it.
         server: SocketAddr,
@@ -85,7 +94,8 @@ pub enum ErrorKind {
         /// What is wrong with it.
         reply: WrongReply,
     },
-    /// The circuit was lost before the operation ended.
+    /// The circuit was lost after the request was queued, and before its reply: whether a put was carried out is
+    /// unknown.
     Disconnected {
         /// The server of the circuit.
         server: SocketAddr,
@@ -97,7 +107,7 @@ pub enum ErrorKind {
         /// What is wrong.
         reason: String,
     },
-    /// The operating system provided no socket or thread. The system's error is the
+    /// The operating system provided no socket or thread. The text does not contain the system's error, which is the
     /// [`source`](std::error::Error::source).
     System {
         /// The kind of the system's error.
@@ -113,7 +123,8 @@ impl Error {
         Error { inner: Box::new(Inner { pv: pv.into(), kind, source: None }) }
     }
 
-    /// An error of the operating system; its kind is [`ErrorKind::System`].
+    /// An error of the operating system; its kind is [`ErrorKind::System`]. `source` is not part of the text; a program
+    /// prints it as well.
     ///
     /// # Examples
     ///
@@ -131,8 +142,13 @@ impl Error {
     /// assert_eq!(failed.source().unwrap().to_string(), "out of memory");
     /// ```
     pub fn system(pv: impl Into<Box<str>>, source: io::Error) -> Error {
+        Error::of_system(pv, Arc::new(source))
+    }
+
+    /// The same, for several channels that one error concerns.
+    pub(crate) fn of_system(pv: impl Into<Box<str>>, source: Arc<io::Error>) -> Error {
         let kind = ErrorKind::System { kind: source.kind() };
-        Error { inner: Box::new(Inner { pv: pv.into(), kind, source: Some(Arc::new(source)) }) }
+        Error { inner: Box::new(Inner { pv: pv.into(), kind, source: Some(source) }) }
     }
 
     /// A call that is invalid for this reason.
@@ -143,6 +159,15 @@ impl Error {
     /// What happened. See the example of [`Error`].
     pub fn kind(&self) -> &ErrorKind {
         &self.inner.kind
+    }
+
+    /// Whether the kind is one that only a timeout has: [`ErrorKind::NotFound`], [`ErrorKind::NoReply`] or
+    /// [`ErrorKind::ConnectionClosed`]. See the example of [`Error`].
+    pub fn is_timeout(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } | ErrorKind::ConnectionClosed { .. }
+        )
     }
 
     /// The PV's name; empty if the error concerns no PV. See the example of [`Error`].
@@ -188,9 +213,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::NotFound { after } => write!(f, "no server claimed the name within {after:?}"),
-            ErrorKind::NoReply { server, after } => {
-                write!(f, "{server} claimed the name but did not reply within {after:?}")
-            }
+            ErrorKind::NoReply { server, after } => write!(f, "{server} did not reply within {after:?}"),
             ErrorKind::ConnectionClosed { server } => {
                 write!(f, "{server} claimed the name but the connection ended before it confirmed the channel")
             }
@@ -214,11 +237,11 @@ pub enum Refusal {
     Connection,
     /// The channel.
     Channel,
-    /// Read access.
+    /// Read access, also where the server replied with `ECA_NORDACCESS`.
     ReadAccess,
-    /// Write access.
+    /// Write access, also where the server replied with `ECA_NOWTACCESS`.
     WriteAccess,
-    /// The operation.
+    /// The operation, for another reason.
     Status {
         /// The status code.
         status: Eca,
@@ -227,10 +250,21 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// The refusal that a server's status means. `text`: the server's explanation.
+    pub(crate) fn of(status: Eca, text: String) -> Refusal {
+        match status {
+            Eca::NORDACCESS => Refusal::ReadAccess,
+            Eca::NOWTACCESS => Refusal::WriteAccess,
+            status => Refusal::Status { status, text },
+        }
+    }
+}
+
 impl From<Eca> for Refusal {
     /// A refusal without an explanation.
     fn from(status: Eca) -> Refusal {
-        Refusal::Status { status, text: String::new() }
+        Refusal::of(status, String::new())
     }
 }
 
@@ -308,6 +342,24 @@ mod tests {
             assert_eq!(text.matches("x:y").count(), 1, "{text}");
             assert!(!text.contains("EPICS_"), "the library's user may not use the environment: {text}");
         }
+    }
+
+    #[test]
+    fn a_status_without_access_rights_is_a_refusal_of_that_right() {
+        let of = |status| Refusal::of(status, "text".into());
+
+        assert_eq!((of(Eca::NORDACCESS), of(Eca::NOWTACCESS)), (Refusal::ReadAccess, Refusal::WriteAccess));
+        assert_eq!(of(Eca::PUTFAIL), Refusal::Status { status: Eca::PUTFAIL, text: "text".into() });
+    }
+
+    #[test]
+    fn only_kinds_that_end_with_the_time_are_timeouts() {
+        let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_secs(5));
+        let is_timeout = |kind| Error::new("x", kind).is_timeout();
+
+        assert!(is_timeout(ErrorKind::NotFound { after }) && is_timeout(ErrorKind::NoReply { server, after }));
+        assert!(is_timeout(ErrorKind::ConnectionClosed { server }));
+        assert!(!is_timeout(ErrorKind::Disconnected { server }) && !is_timeout(ErrorKind::ContextClosed));
     }
 
     #[test]

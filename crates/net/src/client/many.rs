@@ -32,7 +32,7 @@ use super::operation::{Operation, OperationTask, Output, deadline_after};
 use super::{Channel, Context, Error, Request, batch};
 
 /// Waits for operations in progress; the results are in their order. Operations that have not ended in time are
-/// cancelled.
+/// dropped; [`Operation`] says what that means for a put.
 ///
 /// # Examples
 ///
@@ -60,7 +60,8 @@ pub fn wait_timeout<T: Output>(
     operations.into_iter().map(|operation| operation.wait_until(deadline, timeout)).collect()
 }
 
-/// Connects to PVs; the results are in the order of `names`. See the example of [`many`](self).
+/// Connects to PVs; the results are in the order of `names`. The channel of a name that fails is closed, so that its
+/// search ends. See the example of [`many`](self).
 pub fn connect<N: AsRef<str>>(context: &Context, names: &[N]) -> Vec<Result<Channel, Error>> {
     connect_timeout(context, names, context.core.config.operation_timeout)
 }

@@ -45,8 +45,8 @@ use crate::reactor::Reactor;
 /// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
 ///
 /// Clones share the same context. Dropping a context closes nothing: its channels and monitors keep it alive, and
-/// [`Context::close`] ends them. All contexts of a process share the reactor thread and the search socket; each
-/// context has its own circuits and channels.
+/// [`Context::close`] ends them. All contexts of a process share the reactor thread; those that search in the same way
+/// share a search socket. Each context has its own circuits and channels.
 ///
 /// # Examples
 ///
@@ -139,7 +139,8 @@ impl Context {
         Context { core: Arc::new(core) }
     }
 
-    /// Creates a context configured by the `EPICS_CA_*` environment variables. Fails if one of them is invalid.
+    /// Creates a context configured by the `EPICS_CA_*` environment variables. Fails if one of them is invalid. Does
+    /// not resolve names.
     ///
     /// # Examples
     ///
@@ -175,8 +176,8 @@ impl Context {
 
     /// Opens a channel to the PV `name`; the search for it starts at once. Each call creates a separate channel.
     ///
-    /// Fails if `name` is empty, too long or contains NUL, after [`Context::close`], and if the system provides no
-    /// socket or thread. See the example of [`Context`].
+    /// Fails if `name` is empty, longer than 511 bytes or contains NUL, after [`Context::close`], and if the system
+    /// provides no socket or thread. See the example of [`Context`].
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
         self.channel_at(name, 0)
     }
@@ -201,7 +202,8 @@ impl Context {
             return misuse("a channel needs a name");
         }
         if name.len() > fodo_ca::limit::NAME_BYTES {
-            return misuse("the name is too long for a server");
+            let most = fodo_ca::limit::NAME_BYTES;
+            return misuse(&format!("the name has {} bytes; a server accepts at most {most}", name.len()));
         }
         if name.bytes().any(|byte| byte == 0) {
             return misuse("a name cannot contain NUL");
@@ -222,7 +224,7 @@ impl Context {
     ///
     /// Pending operations end with [`ErrorKind::ContextClosed`], and so do all later ones. A pending put may or may not
     /// have reached its server. Each monitor receives [`MonitorEvent::Closed`] as its last event. Callbacks receive it on
-    /// the callback thread, which ends when the last clone of the context is dropped.
+    /// the callback thread, which ends when the last clone of the context and its last channel and monitor are dropped.
     ///
     /// Does not block and costs no round trip: servers see the connection close. May be called from any thread,
     /// including from a callback, and more than once; later calls have no effect. See the example of
@@ -327,17 +329,18 @@ impl Drop for ContextCore {
 fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client::Config {
     fodo_ca::client::Config {
         priority,
-        user: user(),
+        user: user(config),
         host: host(),
         echo_after: config.echo_after,
         payload_bytes_max: config.payload_bytes_max,
     }
 }
 
-/// The login name that is sent to servers.
-fn user() -> String {
+/// The user name that is sent to servers.
+fn user(config: &ClientConfig) -> String {
     let variables = ["USER", "LOGNAME", "USERNAME"];
-    variables.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "unknown".to_owned())
+    let of_environment = || variables.iter().find_map(|name| std::env::var(name).ok());
+    config.user.clone().or_else(of_environment).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The host name that is sent to servers.
@@ -362,7 +365,7 @@ pub struct ChannelFacts {
     pub may_write: bool,
 }
 
-/// Which attributes to request in addition to the value.
+/// Which attributes to request in addition to the value; by default [`Detail::Time`].
 ///
 /// See the example of [`Channel::get_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

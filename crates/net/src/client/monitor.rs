@@ -35,19 +35,19 @@ use super::{ChannelFacts, Refusal, Request, WrongReply};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorOptions {
-    /// What each update contains.
+    /// What each update contains. Default: the value in its native type, with alarm and time stamp.
     pub request: Request,
-    /// Which changes cause an update.
+    /// Which changes cause an update. Default: [`EventMask::VALUE`] and [`EventMask::ALARM`].
     pub mask: EventMask,
-    /// Maximum number of updates in the queue. The queue is also limited to 64 MiB of values, or one value if that is
-    /// larger. Connection events do not count.
+    /// Maximum number of updates in the queue of this monitor. Default: 1024; 0 counts as 1. The queue is also limited
+    /// to 64 MiB of arrays, or one array if that is larger. Connection events do not count.
     pub queue_max: usize,
-    /// What happens to updates when the queue is full.
+    /// What happens to updates when the queue is full. Default: [`WhenFull::ReplaceLast`].
     pub when_full: WhenFull,
 }
 
 /// What happens to updates that are not taken in time. Each lost update is counted as merged, and a
-/// [`MonitorEvent::Merged`] marks its position.
+/// [`MonitorEvent::Merged`] marks its position. By default [`WhenFull::ReplaceLast`].
 ///
 /// See the example of [`MonitorOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,14 +95,15 @@ pub enum MonitorEvent {
     Merged(u64),
     /// An update.
     Update(Reading),
-    /// The server has been silent for too long (`EPICS_CA_CONN_TMO` and the time for an echo). Its circuit is still
-    /// open, but the last value may be stale.
+    /// The server has sent nothing for [`ClientConfig::echo_after`](crate::ClientConfig::echo_after), by default 30 s,
+    /// and has not replied to an echo request within 5 s. Its circuit is still open, but the last value may be stale.
     Unresponsive,
     /// The server responds again; updates continue.
     Responsive,
     /// The circuit was lost; the client searches for the name again.
     Disconnected,
-    /// The server refuses the subscription, and why.
+    /// The server refuses the subscription, and why. After [`Refusal::ReadAccess`] updates continue once the client may
+    /// read again; no call is needed.
     Refused(Refusal),
     /// The server sent an update of another type or length than requested; it was dropped.
     WrongReply(WrongReply),
@@ -111,6 +112,11 @@ pub enum MonitorEvent {
 }
 
 /// Update counters of a monitor.
+///
+/// They count what the client received. A server also merges updates, when changes are faster than the client or the
+/// network: a [`SharedPv`](crate::SharedPv) keeps the last 8 posts of a scalar and the last 2 of an array for each
+/// subscription. Channel Access does not report that, nor what changed while the channel was disconnected; only the
+/// newest value always arrives.
 ///
 /// See the example of [`Monitor`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -346,7 +352,8 @@ impl MonitorCore {
 /// [`Monitor::next_timeout`] with one. A task awaits them: a monitor is a [`Stream`], and [`Monitor::next_event`] is a
 /// future that needs no trait. Or a callback receives them ([`Channel::monitor_with`]).
 ///
-/// The events end after [`MonitorEvent::Closed`], when the context is closed.
+/// The events end after [`MonitorEvent::Closed`], when the context is closed. Before the first connection there is no
+/// event; [`Channel::why_inactive`] says why.
 ///
 /// # Examples
 ///

@@ -314,11 +314,18 @@ mod sealed {
     }
 }
 
-/// An operation in progress. Block on it with [`Operation::wait`], or await it. Dropping it cancels it.
+/// An operation in progress. Block on it with [`Operation::wait`], or await it.
+///
+/// It starts when it is created: on a connected channel its request is queued at once, otherwise when the channel
+/// connects. So create it before a `select!` loop; a put that is created inside writes again in each turn.
+///
+/// Dropping it, and a timeout, end the wait. A request that is already queued is carried out nevertheless, and its
+/// result is ignored; one whose channel has not connected is never sent.
 ///
 /// It needs no async runtime: any executor can poll it, and the client's reactor wakes it. A future that has not ended
 /// within [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) of its first poll ends with the
-/// same error that [`Operation::wait`] returns after that time.
+/// same error that [`Operation::wait`] returns after that time. A longer timeout around it does not extend that: for
+/// puts that take longer, use a context with a longer `operation_timeout`, or [`Duration::MAX`].
 ///
 /// # Examples
 ///
@@ -342,7 +349,7 @@ mod sealed {
 /// # Ok::<(), fodo_net::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "dropping an operation cancels it"]
+#[must_use = "the result of an operation that is dropped is ignored"]
 pub struct Operation<T> {
     core: Arc<OperationCore>,
     /// Nothing is left to cancel.
@@ -363,7 +370,8 @@ impl<T: Output> Operation<T> {
     /// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) has passed; meanwhile the calling
     /// thread reads the circuit. See the example of [`Operation`].
     ///
-    /// A timeout cancels the operation; the error names the step that was not reached.
+    /// The error of a timeout names the step that was not reached. A put that was sent by then is carried out
+    /// nevertheless.
     pub fn wait(self) -> Result<T, Error> {
         let timeout = self.default_timeout();
         self.wait_timeout(timeout)

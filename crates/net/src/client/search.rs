@@ -363,7 +363,7 @@ impl Search {
 fn used_by_search(config: &ClientConfig) -> ClientConfig {
     let mut used = ClientConfig { operation_timeout: Duration::ZERO, spin: Duration::ZERO, ..config.clone() };
     if used.name_servers.is_empty() {
-        (used.echo_after, used.payload_bytes_max) = (Duration::ZERO, 0);
+        (used.echo_after, used.payload_bytes_max, used.user) = (Duration::ZERO, 0, None);
     }
     used
 }
@@ -463,7 +463,9 @@ mod tests {
             assert!(Arc::ptr_eq(&first, &open(&waits)));
             assert!(!Arc::ptr_eq(&first, &open(&ClientConfig { multicast_ttl: 2, ..config.clone() })));
             let echoes = open(&ClientConfig { echo_after: Duration::from_secs(1), ..config.clone() });
-            assert_eq!(Arc::ptr_eq(&first, &echoes), config.name_servers.is_empty());
+            let as_ann = open(&ClientConfig { user: Some("ann".into()), ..config.clone() });
+            let are_shared = [&echoes, &as_ann].map(|other| Arc::ptr_eq(&first, other));
+            assert_eq!(are_shared, [config.name_servers.is_empty(); 2]);
         }
     }
 

@@ -16,7 +16,8 @@ pub const SERVER_PORT: u16 = 5064;
 /// The port to which beacons are sent.
 pub const REPEATER_PORT: u16 = 5065;
 
-/// How a client finds servers and manages circuits.
+/// How a client finds servers and manages circuits. Each field has its default, and the variable from which
+/// [`ClientConfig::from_env`] reads it.
 ///
 /// # Examples
 ///
@@ -34,33 +35,40 @@ pub const REPEATER_PORT: u16 = 5065;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientConfig {
-    /// Addresses to search: hosts, broadcast addresses, multicast groups (addresses in EPICS_CA_ADDR_LIST).
+    /// Addresses to search: hosts, broadcast addresses, multicast groups (addresses in EPICS_CA_ADDR_LIST). Default:
+    /// none.
     pub search_addresses: Vec<SocketAddr>,
-    /// Hosts to search by name; names are resolved periodically (names in EPICS_CA_ADDR_LIST).
+    /// Hosts to search by name; names are resolved periodically (names in EPICS_CA_ADDR_LIST). Default: none.
     pub search_hosts: Vec<Host>,
     /// The port for searches to the broadcast address of every interface, including interfaces that appear later;
-    /// `None` disables them (EPICS_CA_AUTO_ADDR_LIST).
+    /// `None` disables them (EPICS_CA_AUTO_ADDR_LIST, EPICS_CA_SERVER_PORT). Default: [`SERVER_PORT`].
     pub interface_search_port: Option<u16>,
-    /// Name servers to query over TCP (EPICS_CA_NAME_SERVERS).
+    /// Name servers to query over TCP (EPICS_CA_NAME_SERVERS). Default: none.
     pub name_servers: Vec<Host>,
-    /// The longest time between two searches for a name that no server claims (EPICS_CA_MAX_SEARCH_PERIOD).
+    /// The longest time between two searches for a name that no server claims (EPICS_CA_MAX_SEARCH_PERIOD). Default:
+    /// 300 s.
     pub search_period_max: Duration,
     /// The port of the host's repeater, which forwards beacons. If there is none, this process becomes the repeater.
-    /// `None`: beacons are not received (EPICS_CA_REPEATER_PORT).
+    /// `None`: beacons are not received (EPICS_CA_REPEATER_PORT). Default: [`REPEATER_PORT`].
     pub repeater_port: Option<u16>,
-    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL).
+    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL). Default: 1.
     pub multicast_ttl: u32,
-    /// Silence after which the client sends an echo request (EPICS_CA_CONN_TMO).
+    /// Silence after which the client sends an echo request (EPICS_CA_CONN_TMO). Default: 30 s.
     pub echo_after: Duration,
-    /// Largest accepted payload, in bytes (EPICS_CA_MAX_ARRAY_BYTES, EPICS_CA_AUTO_ARRAY_BYTES).
+    /// Largest accepted payload, in bytes (EPICS_CA_MAX_ARRAY_BYTES, EPICS_CA_AUTO_ARRAY_BYTES). Default: a quarter of
+    /// the memory, at least 64 MiB.
     pub payload_bytes_max: usize,
-    /// Timeout of calls without one of their own, such as [`Channel::get`](crate::Channel::get), and of an awaited
-    /// [`Operation`](crate::Operation), from its first poll. A put with completion takes as long as its record does.
-    /// [`Duration::MAX`]: no limit. No variable sets it.
+    /// Timeout of calls without one of their own, such as [`Channel::get`](crate::Channel::get), and of every awaited
+    /// [`Operation`](crate::Operation), from its first poll: it also ends one that is awaited within a longer timeout
+    /// of an async runtime. A put with completion takes as long as its record does. [`Duration::MAX`]: no limit. No
+    /// variable sets it. Default: 5 s.
     pub operation_timeout: Duration,
     /// How long a blocking call polls for its reply before it sleeps. Waking a sleeping thread on another core takes
-    /// longer than the reply; polling uses a whole core (FODO_SPIN_US).
+    /// longer than the reply; polling uses a whole core (FODO_SPIN_US). Default: 0.
     pub spin: Duration,
+    /// The user name that servers receive, for their access rules. `None`, the default: that of the environment (USER,
+    /// LOGNAME or USERNAME) when a circuit opens, or `unknown`.
+    pub user: Option<String>,
 }
 
 /// A host, given by name or by address, as text.
@@ -96,34 +104,40 @@ impl Host {
     }
 }
 
-/// Where a server listens, and the limits of its clients.
+/// Where a server listens, and the limits of its clients. Each field has its default, and the variable from which
+/// [`ServerConfig::from_env`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Addresses of the interfaces to serve on; empty for all. Multicast groups in the list are joined on the others
-    /// (EPICS_CAS_INTF_ADDR_LIST).
+    /// (EPICS_CAS_INTF_ADDR_LIST). Default: all.
     pub interfaces: Vec<Ipv4Addr>,
-    /// Hosts whose UDP searches are ignored (EPICS_CAS_IGNORE_ADDR_LIST).
+    /// Hosts whose UDP searches are ignored (EPICS_CAS_IGNORE_ADDR_LIST). Default: none.
     pub ignored: Vec<Ipv4Addr>,
-    /// UDP port of searches, and TCP port if it is free (EPICS_CAS_SERVER_PORT). 0: any free ports.
+    /// UDP port of searches, and TCP port if it is free (EPICS_CAS_SERVER_PORT). 0: any free ports. Default:
+    /// [`SERVER_PORT`].
     pub port: u16,
-    /// Beacon addresses in addition to those of the interfaces (addresses in EPICS_CAS_BEACON_ADDR_LIST).
+    /// Beacon addresses in addition to those of the interfaces (addresses in EPICS_CAS_BEACON_ADDR_LIST). Default:
+    /// none.
     pub beacon_addresses: Vec<SocketAddr>,
-    /// Beacon hosts by name; names are resolved periodically (names in EPICS_CAS_BEACON_ADDR_LIST).
+    /// Beacon hosts by name; names are resolved periodically (names in EPICS_CAS_BEACON_ADDR_LIST). Default: none.
     pub beacon_hosts: Vec<Host>,
     /// Whether beacons are sent to the broadcast address of every bound interface (EPICS_CAS_AUTO_BEACON_ADDR_LIST).
+    /// Default: true.
     pub beacons_to_interfaces: bool,
-    /// The port of those beacons (EPICS_CAS_BEACON_PORT).
+    /// The port of those beacons (EPICS_CAS_BEACON_PORT). Default: [`REPEATER_PORT`].
     pub beacon_port: u16,
-    /// The longest time between two beacons (EPICS_CAS_BEACON_PERIOD).
+    /// The longest time between two beacons (EPICS_CAS_BEACON_PERIOD). Default: 15 s.
     pub beacon_period_max: Duration,
-    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL).
+    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL). Default: 1.
     pub multicast_ttl: u32,
-    /// Largest accepted payload, in bytes.
+    /// Largest accepted payload, in bytes (EPICS_CA_MAX_ARRAY_BYTES, EPICS_CA_AUTO_ARRAY_BYTES). Default: a quarter of
+    /// the memory, at least 64 MiB.
     pub payload_bytes_max: usize,
     /// How long the server's threads poll for work before they sleep; see [`ClientConfig::spin`] (FODO_SPIN_US).
+    /// Default: 0.
     pub spin: Duration,
-    /// Prefix of the PVs with the server's own status; a colon follows it. `None`: no status is served. No variable
-    /// sets it.
+    /// Prefix of the PVs with the server's own status; a colon follows it. `None`, the default: no status is served. No
+    /// variable sets it.
     pub status_prefix: Option<String>,
     /// Limits per client and host. No variable sets it.
     pub quotas: Quotas,
@@ -134,27 +148,27 @@ pub struct ServerConfig {
 /// ```
 /// use fodo_net::{Quotas, ServerConfig};
 ///
-/// // A gateway opens many circuits from one host.
-/// let quotas = Quotas { host_circuits: 2000, ..Quotas::default() };
+/// // Only a few programs are expected on each host.
+/// let quotas = Quotas { host_circuits: 100, ..Quotas::default() };
 /// let config = ServerConfig { quotas, ..ServerConfig::default() };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// Bytes for all circuits of one host together: their state and their queues. One circuit may use half of them for
-    /// state.
+    /// state. Default: 2 GiB.
     pub host_bytes: usize,
-    /// Circuits of one host.
+    /// Circuits of one host. Default: 16 384.
     pub host_circuits: usize,
-    /// Bytes of searches from one source that are answered in a quarter of a second.
+    /// Bytes of searches from one source that are answered in a quarter of a second. Default: 10 MiB.
     pub source_search_bytes: usize,
-    /// The same for all sources together; when it is used up, each source has an equal part of it.
+    /// The same for all sources together; when it is used up, each source has an equal part of it. Default: 16 MiB.
     pub all_search_bytes: usize,
     /// How long a client may receive none of the data sent to it, or not answer the system's keep-alive probes, before
-    /// its connection is closed. Only Linux supports the former.
+    /// its connection is closed. Only Linux supports the former. Default: 120 s.
     pub silence: Duration,
-    /// How long a client may stay that has sent no request and no identity.
+    /// How long a client may stay that has sent no request and no identity. Default: 60 s.
     pub silent_client: Duration,
-    /// How long any other client may stay without a channel after its last request.
+    /// How long any other client may stay without a channel after its last request. Default: 600 s.
     pub unused_client: Duration,
 }
 
@@ -260,6 +274,7 @@ impl ClientConfig {
             payload_bytes_max: automatic_payload_bytes(),
             operation_timeout: limit::OPERATION,
             spin: Duration::ZERO,
+            user: None,
         }
     }
 
@@ -303,6 +318,7 @@ impl ClientConfig {
             payload_bytes_max: payload_bytes(environment)?,
             operation_timeout: limit::OPERATION,
             spin: environment.microseconds(&variable::SPIN)?,
+            user: None,
         })
     }
 }
@@ -356,7 +372,8 @@ impl ServerConfig {
         }
     }
 
-    /// Reads the process's environment. Fails if a variable is invalid.
+    /// Reads the process's environment. Fails if a variable is invalid. Resolves the host names in
+    /// EPICS_CAS_INTF_ADDR_LIST and EPICS_CAS_IGNORE_ADDR_LIST, if there are any; this may take long.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
         ServerConfig::from_variables(&process)
     }

@@ -23,6 +23,7 @@ use self::puts::{Put, value_bytes};
 use self::rights::{Denied, RightsCheck};
 use self::watch::{MetaAndClass, Watch, WatchSubscription, current, send_watch, update};
 use super::observer::ClientStatus;
+use super::panics::{self, catch_panic};
 use super::posts::PostListener;
 use super::quota::CircuitQuota;
 use super::reactor::{CircuitKey, Inbox};
@@ -130,6 +131,11 @@ impl Circuit {
     /// Logs the end of the circuit, whatever its cause.
     pub(super) fn log_end(&self, now: Now) {
         self.log.write(log::Level::Info, "a client has disconnected", Some(self.peer.address), None, now);
+    }
+
+    /// Logs that code of the program has panicked in a turn, and that the circuit is closed for that reason.
+    pub(super) fn log_panic(&self, panic: &str, now: Now) {
+        panics::log_panic(&self.log, "a client is closed", panic, self.peer.address, None, now);
     }
 
     /// The status of the client.
@@ -315,7 +321,8 @@ impl Circuit {
                     self.restart_idle_time(now);
                     // The client is connected to this server, so the port is that of this connection.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
-                    self.machine.searched(search, port.filter(|_| source.serves(&name)));
+                    let port = port.filter(|_| panics::serves(source, &name, &self.log, self.peer.address, now));
+                    self.machine.searched(search, port);
                 }
                 Event::Clear { sid } => self.clear(sid, now),
                 Event::Reply(answers) => self.machine.reply(&answers),
@@ -356,15 +363,23 @@ impl Circuit {
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         self.restart_idle_time(now);
-        let Some(pv) = source.open(name) else {
-            let why = source.refusal_reason(name).map_or(String::new(), |why| format!(": {why}"));
-            let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
-            self.log.write(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
-            return self.machine.create_failed(cid);
+        let opened = catch_panic(|| match source.open(name) {
+            Some(pv) => Ok((pv.facts(), pv.rights(&self.peer), pv)),
+            None => Err(source.refusal_reason(name).map_or(String::new(), |why| format!(": {why}"))),
+        });
+        let (facts, allowed, pv) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(why)) => {
+                let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
+                self.log.write(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
+                return self.machine.create_failed(cid);
+            }
+            Err(panic) => {
+                panics::log_panic(&self.log, "a channel is refused", &panic, self.peer.address, Some(name), now);
+                return self.machine.create_failed(cid);
+            }
         };
-        let facts = pv.facts();
         let native = DbrType::of(facts.kind, AttributeLevel::Plain);
-        let allowed = pv.rights(&self.peer);
         let sid =
             self.machine.created(cid, native, facts.count_max, rights::reported_rights(facts.is_read_only, allowed));
         let index = sid.0 as usize;
@@ -439,8 +454,6 @@ impl Circuit {
         let watch = entry.key();
         let listener = PostListener::new(self.inbox.clone(), self.key, watch);
         pv.posts().listen(listener.clone());
-        // Called every time: another circuit may have been first, but its call may not have reached the PV yet.
-        pv.listeners_changed();
         entry.insert(Watch {
             pv: pv.clone(),
             listener,
@@ -452,6 +465,9 @@ impl Circuit {
         });
         self.watch_next += 1;
         self.watch_of_pv.insert(address, watch);
+        // Called every time: another circuit may have been first, but its call may not have reached the PV yet. Called
+        // last, so that a panic leaves a watch that can be ended.
+        pv.listeners_changed();
         watch
     }
 
@@ -538,7 +554,10 @@ impl Circuit {
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
         self.cancel_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
-        watches.into_iter().for_each(|index| self.unwatch(index));
+        for index in watches {
+            // The panic hook has reported a panic; the other PVs must be released nevertheless.
+            let _ = catch_panic(|| self.unwatch(index));
+        }
     }
 }
 

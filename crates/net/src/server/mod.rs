@@ -2,6 +2,7 @@
 
 mod circuit;
 mod observer;
+mod panics;
 mod posts;
 mod pv_table;
 mod quota;
@@ -34,7 +35,7 @@ use crate::{interfaces, limit, socket};
 
 /// Why a server failed to start.
 ///
-/// The system's error is the [`source`](std::error::Error::source).
+/// The text does not contain the system's error, which is the [`source`](std::error::Error::source).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -52,13 +53,8 @@ pub enum ServerError {
 impl std::fmt::Display for ServerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ServerError::Bind { address, error } => {
-                write!(
-                    f,
-                    "cannot listen on {address}: {error}; is another server using it, or is it not a local address?"
-                )
-            }
-            ServerError::System(error) => write!(f, "operating system error: {error}"),
+            ServerError::Bind { address, .. } => write!(f, "cannot listen on {address}"),
+            ServerError::System(_) => write!(f, "the operating system provided no thread or poller"),
         }
     }
 }
@@ -103,6 +99,9 @@ impl UpdateTally {
 }
 
 /// A running server; stops when dropped.
+///
+/// Dropping it closes the connections of all clients and waits for the threads of the server, also while one calls a
+/// source or a closure of the program; a drop within such a call would never return.
 #[derive(Debug)]
 pub struct Server {
     inboxes: Vec<Arc<Inbox>>,
@@ -131,7 +130,7 @@ impl Server {
     /// use fodo_net::log::{Level, Log};
     /// use fodo_net::{PvTable, Server, ServerConfig};
     ///
-    /// let log = Log::new(Level::Warning, |line| eprintln!("{}", line.what));
+    /// let log = Log::new(Level::Warning, |line| eprintln!("{line}"));
     /// let server = Server::start_with_log(ServerConfig::isolated(), Arc::new(PvTable::new()), log)?;
     /// # Ok(())
     /// # }
@@ -187,8 +186,9 @@ impl Server {
     /// Calls `refresh` soon, and then every second until the server stops, with its clients and its counters; for a
     /// program that publishes its own status.
     ///
-    /// `refresh`: called on one thread, which also refreshes the status of the server ([`ServerConfig::status_prefix`]);
-    /// the first call of this method starts it. Fails if the system provides no thread.
+    /// `refresh`: called on one thread, which also refreshes the status of the server
+    /// ([`ServerConfig::status_prefix`]); the first call of this method starts it. If it panics, the thread ends, and
+    /// with it all these refreshes. Fails if the system provides no thread.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -13,11 +13,14 @@ use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 /// subscriptions, and none while the previous message is pending.
 ///
 /// ```
+/// use std::time::SystemTime;
+///
 /// use fodo_net::{EventMask, Post, Posts, Reading, Value};
 ///
 /// let posts = Posts::new(8);
 /// if posts.has_listeners() {
-///     posts.post(Post { mask: EventMask::VALUE | EventMask::LOG, reading: Reading::bare(Value::from(21.7)) });
+///     let reading = Reading { time: SystemTime::now().into(), ..Reading::bare(Value::from(21.7)) };
+///     posts.post(Post { mask: EventMask::VALUE | EventMask::LOG, reading });
 /// }
 /// ```
 ///

@@ -19,6 +19,7 @@ use slab::Slab;
 
 use super::circuit::Circuit;
 use super::observer::ClientStatus;
+use super::panics::{self, catch_panic};
 use super::quota::{Admission, AdmissionError, CircuitQuota, ClientHosts};
 use super::{BoundSockets, PutRefusal, SearchSocket, Source, UpdateTally};
 use crate::event_loop::{EventLoop, LoopHandle, LoopHandler, NextCall, Readiness, Schedule};
@@ -225,7 +226,7 @@ impl LoopHandler for ServerPart {
                 }
                 ReactorMessage::PutDone { circuit, put, result } => {
                     if let Some(found) = self.circuit(circuit) {
-                        found.put_done(put, &result);
+                        found.put_done(put, &result, now);
                         schedule.call_soon(circuit.index + FIRST_CIRCUIT);
                     }
                 }
@@ -260,8 +261,11 @@ impl LoopHandler for ServerPart {
             return sockets.turn(&*self.source, &mut self.buffer, now);
         };
         let Some((_, circuit)) = self.circuits.get_mut(index) else { return NextCall::OnReady };
-        if let Some(next) = circuit.turn(&*self.source, &mut self.buffer, &self.tally, now) {
-            return next;
+        // After a panic the circuit may have handled a request in part, so it is closed.
+        match catch_panic(|| circuit.turn(&*self.source, &mut self.buffer, &self.tally, now)) {
+            Ok(Some(next)) => return next,
+            Ok(None) => {}
+            Err(panic) => circuit.log_panic(&panic, now),
         }
         let (_, circuit) = self.circuits.remove(index);
         circuit.log_end(now);
@@ -392,7 +396,7 @@ impl ServerSockets {
                 }
                 let mut serves = |name: &str| {
                     self.hosts.count_search();
-                    source.serves(name)
+                    panics::serves(source, name, &self.log, from, now)
                 };
                 let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
                 if let (true, Some(relay)) = (is_unicast, &mut self.bound.relay) {

@@ -17,16 +17,28 @@ use crate::{clock, limit};
 /// it only if it was built with [`SharedPvBuilder::on_put`] or [`SharedPvBuilder::on_put_deferred`]. A server publishes
 /// it by name as part of a [`PvTable`](crate::PvTable) or of another [`Source`](crate::Source).
 ///
+/// The [`Kind`] of the initial value is that of the PV. Clients of Channel Access see this type:
+///
+/// | kind | type of Channel Access |
+/// | --- | --- |
+/// | `I8`, `U8` | `DBR_CHAR`; a negative `I8` is seen as 256 more |
+/// | `I16` | `DBR_SHORT` |
+/// | `U16`, `I32` | `DBR_LONG` |
+/// | `F32` | `DBR_FLOAT` |
+/// | `F64`, `U32`, `I64`, `U64` | `DBR_DOUBLE`; integers above 2^53 are rounded |
+/// | `Enum` | `DBR_ENUM` |
+/// | `Text` | `DBR_STRING`; a text is truncated to 39 bytes, unlike one of [`Value::characters`] |
+///
 /// ```
-/// use std::time::Duration;
+/// use std::time::SystemTime;
 ///
 /// use fodo_net::{Alarm, Meta, PutRefusal, Reading, Severity, SharedPv, Status, Value};
 ///
 /// // Read-only for clients.
 /// let pressure = SharedPv::builder(1.0e-9).meta(Meta { units: "mbar".into(), ..Meta::default() }).build();
 /// pressure.post(1.2e-9);
-/// let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
-/// pressure.post_reading(Reading { alarm, ..Reading::bare(Value::from(1.0e-3)) });
+/// let (value, alarm) = (Value::from(1.0e-3), Alarm { severity: Severity::Major, status: Status::HIHI });
+/// pressure.post_reading(Reading { value, alarm, time: SystemTime::now().into(), meta: None });
 ///
 /// // Clients can write values from 0 to 5.
 /// let voltage = SharedPv::builder(0.0)
@@ -69,13 +81,22 @@ enum OnPut {
 
 /// A put of a client that the program completes when it has carried it out.
 ///
+/// The program posts what it likes, for instance the value with an alarm:
+///
 /// ```
-/// use fodo_net::{DeferredPut, PutRefusal, SharedPv};
+/// use std::time::SystemTime;
+///
+/// use fodo_net::{Alarm, DeferredPut, PutRefusal, Reading, Severity, SharedPv, Status};
 ///
 /// fn carry_out(put: DeferredPut) {
 ///     match put.value.to_f64() {
 ///         Ok(degrees) if degrees.abs() <= 90.0 => {
-///             put.pv.post(degrees);
+///             let alarm = match degrees.abs() {
+///                 80.0.. => Alarm { severity: Severity::Minor, status: Status::HIGH },
+///                 _ => Alarm::default(),
+///             };
+///             let time = SystemTime::now().into();
+///             put.pv.post_reading(Reading { alarm, time, ..Reading::bare(put.value.clone()) });
 ///             put.complete();
 ///         }
 ///         _ => put.refuse(PutRefusal::Rejected("must be between -90 and 90".into())),
@@ -124,6 +145,9 @@ pub struct SharedPvBuilder {
 
 impl SharedPvBuilder {
     /// Units, precision, limits and labels. By default there are none.
+    ///
+    /// They only inform clients: a `SharedPv` raises no alarm at a limit, and accepts puts beyond [`Meta::control`]
+    /// unless its `on_put` refuses them.
     pub fn meta(mut self, meta: Meta) -> SharedPvBuilder {
         self.meta = meta;
         self
@@ -145,7 +169,8 @@ impl SharedPvBuilder {
     /// The access rights of each client. By default every client may read, and may write if the PV accepts puts.
     ///
     /// `rights`: called on the server's threads when a client creates a channel, and after
-    /// [`RightsSignal::notify_changed`](crate::RightsSignal::notify_changed). [`Server::rights_signal`] has an example.
+    /// [`RightsSignal::notify_changed`](crate::RightsSignal::notify_changed); must not block. A panic refuses the
+    /// channel, or later closes the connection of the client. [`Server::rights_signal`] has an example.
     ///
     /// [`Server::rights_signal`]: crate::Server::rights_signal
     pub fn rights(mut self, rights: impl Fn(&Peer) -> Rights + Send + Sync + 'static) -> SharedPvBuilder {
@@ -156,7 +181,9 @@ impl SharedPvBuilder {
     /// Accepts puts of clients. Replaces an earlier `on_put` or `on_put_deferred`.
     ///
     /// `accept`: called on the server's threads with the value, converted to the kind of the PV, and the client; must
-    /// not block. The value that it returns is posted, and the put is confirmed; an error refuses the put.
+    /// not block. The value that it returns is posted, with the current time and without an alarm, and the put is
+    /// confirmed; an error refuses the put. To post an alarm, use [`SharedPvBuilder::on_put_deferred`]; [`DeferredPut`]
+    /// has an example. A panic is logged and fails the put; the value is unchanged.
     pub fn on_put(
         mut self,
         accept: impl Fn(Value, &Peer) -> Result<Value, PutRefusal> + Send + Sync + 'static,
@@ -168,7 +195,7 @@ impl SharedPvBuilder {
     /// Accepts puts of clients that take time. Replaces an earlier `on_put` or `on_put_deferred`.
     ///
     /// `start`: called on the server's threads; must not block. It passes the put on, for example to a thread that moves
-    /// a motor, which posts the new value and calls [`DeferredPut::complete`].
+    /// a motor, which posts the new value and calls [`DeferredPut::complete`]. A panic is logged and fails the put.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -229,8 +256,9 @@ impl SharedPv {
         SharedPvBuilder { value: value.into(), count_max: None, meta: Meta::default(), rights: None, on_put: None }
     }
 
-    /// Sets the value, with the current time and without an alarm, and sends it to all subscribers. Never blocks on a
-    /// client.
+    /// Sets the value, with the current time and without an alarm, and sends it to all subscribers, also if it has not
+    /// changed. Never blocks on a client: of a subscription that is not sent in time, the last 8 posts are kept, or the
+    /// last 2 of an array.
     ///
     /// `value`: of the type that the PV was built with. A value of another type is converted for each client, and an
     /// array is truncated to the maximum length.
@@ -238,9 +266,10 @@ impl SharedPv {
         self.0.post(value.into());
     }
 
-    /// Sets value, alarm and time stamp, and sends them to all subscribers. Never blocks on a client.
+    /// Sets value, alarm and time stamp, and sends them to all subscribers, as [`SharedPv::post`] does.
     ///
-    /// `reading`: its `meta` is ignored. Subscribers to alarms only are notified if the alarm has changed.
+    /// `reading`: its `meta` is ignored. Set its time: clients show [`Reading::bare`] alone as a value of the year
+    /// 1990. Subscribers to alarms only are notified if the alarm has changed.
     pub fn post_reading(&self, reading: Reading) {
         self.0.post_reading(reading);
     }

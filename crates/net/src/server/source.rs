@@ -10,7 +10,10 @@ use fodo_engine::Rights;
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 
-/// A set of PVs that a server can publish. Called on the server's threads; must not block for long.
+/// A set of PVs that a server can publish. Called on the server's threads; must not block for long: meanwhile the other
+/// clients of the thread wait, and on the first thread also all searches and new clients.
+///
+/// A panic is logged and refuses the request: the name is not served, or the channel is refused.
 ///
 /// [`PvTable`](crate::PvTable) is a ready-made source; [`SourceChain`](crate::SourceChain) combines several.
 ///
@@ -19,19 +22,27 @@ use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 ///
 /// use fodo_net::{Pv, SharedPv, Source};
 ///
-/// /// Serves every name that starts with `line:`, with its length as the value.
-/// struct Lengths;
+/// /// Serves its PVs as `sensor:0`, `sensor:1` and so on.
+/// struct Sensors(Vec<SharedPv>);
 ///
-/// impl Source for Lengths {
+/// impl Sensors {
+///     fn find(&self, name: &str) -> Option<&SharedPv> {
+///         self.0.get(name.strip_prefix("sensor:")?.parse::<usize>().ok()?)
+///     }
+/// }
+///
+/// impl Source for Sensors {
 ///     fn serves(&self, name: &str) -> bool {
-///         name.starts_with("line:")
+///         self.find(name).is_some()
 ///     }
 ///
 ///     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-///         self.serves(name).then(|| SharedPv::new(name.len() as f64).into())
+///         // The same PV for every channel: a clone refers to the same PV.
+///         self.find(name).cloned().map(Into::into)
 ///     }
 /// }
-/// # assert!(Lengths.open("line:1").is_some() && Lengths.open("x").is_none());
+/// # let sensors = Sensors(vec![SharedPv::new(21.5)]);
+/// # assert!(sensors.open("sensor:0").is_some() && sensors.open("sensor:1").is_none());
 /// ```
 pub trait Source: Send + Sync + 'static {
     /// Whether `name` is served. Called for each search.
@@ -86,13 +97,17 @@ pub struct Peer {
     pub address: SocketAddr,
 }
 
-/// A PV that is served. Called on the server's threads; must not block for long.
+/// A PV that is served. Called on the server's threads; must not block for long: meanwhile the other clients of the
+/// thread wait, and on the first thread also all searches and new clients.
+///
+/// A panic is logged. In [`Pv::put`] it fails the put, in [`Pv::facts`] and [`Pv::rights`] it refuses a new channel,
+/// and elsewhere it closes the connection of the client for which the method was called.
 ///
 /// [`SharedPv`](crate::SharedPv) is a ready-made PV. A PV of its own kind says what it is, reads its value, accepts or
 /// refuses puts, and pushes its changes to [`Posts`]. All other methods have a default.
 ///
 /// ```
-/// use std::time::Instant;
+/// use std::time::{Instant, SystemTime};
 ///
 /// use fodo_net::{Completion, Kind, Peer, Posts, PutRefusal, Pv, PvFacts, Reading, Value};
 ///
@@ -108,7 +123,8 @@ pub struct Peer {
 ///     }
 ///
 ///     fn read(&self) -> Reading {
-///         Reading::bare(Value::from(self.since.elapsed().as_secs_f64()))
+///         let value = Value::from(self.since.elapsed().as_secs_f64());
+///         Reading { time: SystemTime::now().into(), ..Reading::bare(value) }
 ///     }
 ///
 ///     fn with_reading(&self, subscribe: &mut dyn FnMut(Reading)) {
@@ -136,7 +152,7 @@ pub trait Pv: Send + Sync {
     fn with_reading(&self, subscribe: &mut dyn FnMut(Reading));
 
     /// Writes `value`. The end of the processing that this starts is reported through `completion`, during this call or
-    /// later.
+    /// later. `completion`: `None` if the client does not want to know the end.
     ///
     /// A failure is reported by the result, or later by [`Completion::refuse`]. Dropping the completion fails the put.
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
@@ -229,14 +245,21 @@ impl RightsSignal {
 }
 
 /// Why a put failed.
+///
+/// The reasons are texts for the operator of the server: they are written to its log ([`Level::Info`]), with the
+/// address of the client and without the name of the PV. The client receives only a status.
+///
+/// [`Level::Info`]: crate::log::Level::Info
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PutRefusal {
-    /// No client may write the PV; nothing was changed.
+    /// No client may write the PV; nothing was changed. The client receives `ECA_NOWTACCESS`.
     ReadOnly,
-    /// This value is rejected, or no value is accepted now, with the reason; nothing was changed.
+    /// This value is rejected, or no value is accepted now, with the reason; nothing was changed. The client receives
+    /// `ECA_PUTFAIL`.
     Rejected(String),
-    /// The value was written, but the processing that it started failed, with the reason.
+    /// The value was written, but the processing that it started failed, with the reason. The client receives
+    /// `ECA_PUTFAIL`, the same as for a value that was rejected.
     ProcessingFailed(String),
 }
 
@@ -310,7 +333,7 @@ impl Completion {
         self.result = Some(Ok(()));
     }
 
-    /// Reports that a queued put was refused when its turn came.
+    /// Reports that the put failed, for example because it was refused when its turn came.
     pub fn refuse(mut self, refusal: PutRefusal) {
         self.result = Some(Err(refusal));
     }

@@ -8,6 +8,7 @@ mod flow;
 mod log;
 #[cfg(target_os = "linux")]
 mod network;
+mod panics;
 mod quota;
 mod raw;
 mod rights;

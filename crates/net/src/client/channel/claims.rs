@@ -9,15 +9,18 @@ use super::state::{ChannelPhase, Responsiveness, State, Trouble};
 use super::{ChannelCore, Circuit, Notice};
 use crate::client::search::is_one_server;
 use crate::limit;
+use crate::process::lacks_descriptors;
 
 impl ChannelCore {
     /// A server has claimed the names of several channels that share a circuit, including this one.
     pub(in crate::client) fn connect_claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
-        // Opening a circuit fails if the system provides no socket now.
-        let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
-        if !is_asked {
-            all.iter().for_each(|(channel, _)| channel.search_again(server));
-        }
+        let trouble = match self.context.circuit_to(server, self.priority) {
+            Ok(circuit) if circuit.create(all) => return,
+            Err(error) if lacks_descriptors(&error) => Trouble::System(server, Arc::new(error)),
+            // The circuit has closed meanwhile, or the server's network cannot be reached.
+            Ok(_) | Err(_) => Trouble::NoReply(server),
+        };
+        all.iter().for_each(|(channel, _)| channel.search_again(trouble.clone()));
     }
 
     /// Whether the channel accepts the claim of this server. If not, it is already found, or the search continues.
@@ -87,10 +90,10 @@ impl ChannelCore {
     }
 
     /// The circuit to the server that claimed the name cannot be opened.
-    fn search_again(self: &Arc<Self>, server: SocketAddr) {
+    fn search_again(self: &Arc<Self>, trouble: Trouble) {
         let mut state = self.state.lock();
         if matches!(state.phase, ChannelPhase::Searching) {
-            let pause = state.until_active().failed(Trouble::NoReply(server));
+            let pause = state.until_active().failed(trouble);
             drop(state);
             self.context.search().start(self.clone(), pause);
         }

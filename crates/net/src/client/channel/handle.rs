@@ -104,7 +104,7 @@ impl Channel {
         }
     }
 
-    /// What the server has reported about the channel; `None` while it is not active. No round trip.
+    /// What the server has reported about the channel; `None` unless it is active or unresponsive. No round trip.
     ///
     /// # Examples
     ///
@@ -121,7 +121,7 @@ impl Channel {
     }
 
     /// Why the channel is not active after waiting for `waited`, as the error that an operation would return. `None`
-    /// while it is active. No round trip.
+    /// while it is active or unresponsive. No round trip.
     ///
     /// # Examples
     ///
@@ -283,8 +283,9 @@ impl Channel {
 
 /// Writing; see also [`Channel::put_unconfirmed`].
 impl Channel {
-    /// Writes `value` and waits until the server has completed processing; one round trip when connected. See the
-    /// example of [`Channel`].
+    /// Writes `value` and waits until the server has completed processing; one round trip when connected. A put that
+    /// fails with a timeout or [`ErrorKind::Disconnected`](crate::ErrorKind::Disconnected) may have been carried out.
+    /// See the example of [`Channel`].
     pub fn put(&self, value: impl Into<Value>) -> Result<(), Error> {
         self.put_timeout(value, self.timeout())
     }
@@ -294,7 +295,8 @@ impl Channel {
         self.start(OperationTask::Put(value.into()), true).wait_timeout(timeout)
     }
 
-    /// Starts a put with completion. Does not block.
+    /// Starts a put with completion. Does not block. On a connected channel the value is queued at once, and written
+    /// even if the operation is dropped; see [`Operation`].
     ///
     /// # Examples
     ///
@@ -317,14 +319,16 @@ impl Channel {
     /// Starts a subscription; the caller takes its events from the returned [`Monitor`], which has an example.
     ///
     /// It survives disconnections: events report them, and the subscription restarts when the channel is active again.
+    /// While no server has the PV there is no event; [`Channel::why_inactive`] says which step is missing.
     pub fn monitor(&self, options: MonitorOptions) -> Monitor {
         self.start_monitor(options, None)
     }
 
     /// Starts a subscription that passes its events to `callback`, in order.
     ///
-    /// Callbacks run on one thread of the context unless its [`Executor`](crate::Executor) is set otherwise. The
-    /// subscription ends when the returned monitor is dropped. Fails if the system provides no thread.
+    /// Callbacks run on one thread of the context unless its [`Executor`](crate::Executor) is set otherwise. A panic of
+    /// a callback ends that call only; the next event calls it again. The subscription ends when the returned monitor
+    /// is dropped. Fails if the system provides no thread.
     ///
     /// # Examples
     ///

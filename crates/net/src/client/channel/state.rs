@@ -1,5 +1,6 @@
 //! The state of a channel, guarded by its lock.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,12 +66,17 @@ pub(in crate::client) enum Trouble {
     ConnectionClosed(SocketAddr),
     /// The server refused.
     Refused(SocketAddr, Refusal),
+    /// The system provided no socket for a circuit to the server.
+    System(SocketAddr, Arc<io::Error>),
 }
 
 impl Trouble {
     pub(super) fn server(&self) -> SocketAddr {
         match self {
-            Trouble::NoReply(server) | Trouble::ConnectionClosed(server) | Trouble::Refused(server, _) => *server,
+            Trouble::NoReply(server)
+            | Trouble::ConnectionClosed(server)
+            | Trouble::Refused(server, _)
+            | Trouble::System(server, _) => *server,
         }
     }
 
@@ -80,6 +86,7 @@ impl Trouble {
             Trouble::NoReply(server) => ErrorKind::NoReply { server, after },
             Trouble::ConnectionClosed(server) => ErrorKind::ConnectionClosed { server },
             Trouble::Refused(server, refusal) => ErrorKind::Refused { server, refusal },
+            Trouble::System(_, source) => return Error::of_system(pv, source),
         };
         Error::new(pv, kind)
     }
@@ -188,6 +195,17 @@ mod tests {
         assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Channel)) if server == one));
         until.failed(Trouble::Refused(other, Refusal::Connection));
         assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Connection)) if server == other));
+    }
+
+    #[test]
+    fn a_lack_of_sockets_is_an_error_of_the_system_with_its_cause() {
+        use std::error::Error as _;
+        let cause = Arc::new(io::Error::from(io::ErrorKind::OutOfMemory));
+
+        let error = Trouble::System("10.0.0.1:5064".parse().unwrap(), cause).error("x:y", Duration::ZERO);
+
+        assert_eq!(error.kind(), &ErrorKind::System { kind: io::ErrorKind::OutOfMemory });
+        assert_eq!((error.pv(), error.source().map(ToString::to_string)), ("x:y", Some("out of memory".to_owned())));
     }
 
     #[test]

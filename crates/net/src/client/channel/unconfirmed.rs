@@ -20,8 +20,7 @@ impl ChannelCore {
                 _ => return None,
             }
         };
-        let written = circuit.write(self, server_channel, value, timeout)?;
-        Some(written.map_err(|reason| Error::misuse(self.name(), reason)))
+        circuit.write(self, server_channel, value, timeout)
     }
 }
 
@@ -29,8 +28,14 @@ impl ChannelCore {
 impl Channel {
     /// Writes `value` without waiting for a reply; returns when the request was passed to the circuit. No round trip.
     ///
+    /// Blocks, for at most [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout), while the
+    /// channel is not connected, and then while 256 KiB or more are queued. If the channel does not connect in that
+    /// time, nothing is sent and the call fails. If the queue does not shrink, the put stays queued and the call
+    /// returns.
+    ///
     /// A put that closely follows another one may be sent together with later ones: a fifth of a millisecond later, or
-    /// when its context is closed. A refusal by the server is reported as
+    /// when its context is closed. A put that is still queued when the connection is lost is lost with it, and no call
+    /// reports that unless it blocks just then. A refusal by the server is reported as
     /// [`Notice::PutRefused`](super::super::Notice::PutRefused).
     ///
     /// # Examples

@@ -97,7 +97,7 @@ impl Circuit {
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.channel_refused(state, cid),
                 Event::Complaint { about, status, text } => {
-                    self.request_rejected(state, about, Refusal::Status { status, text });
+                    self.request_rejected(state, about, Refusal::of(status, text));
                 }
                 // Circuits with channels send no searches.
                 Event::Claimed { .. } => {}

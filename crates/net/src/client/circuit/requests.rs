@@ -142,8 +142,8 @@ impl Circuit {
         Batch::ended(batch)
     }
 
-    /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit, and the
-    /// reason if the value cannot be written.
+    /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit. Fails
+    /// if the value cannot be written, and if the circuit closes while the caller is blocked.
     ///
     /// The first put is sent at once. Puts that follow within [`limit::BURST`] are sent together: when they reach
     /// [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor. A caller that
@@ -154,13 +154,13 @@ impl Circuit {
         server_channel: ServerChannel,
         value: &Value,
         timeout: Duration,
-    ) -> Option<Result<(), String>> {
+    ) -> Option<Result<(), Error>> {
         let mut state = self.state.lock();
         if state.phase != CircuitPhase::Open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
         if let Err(reason) = state.write(server_channel, value, None) {
-            return Some(Err(reason));
+            return Some(Err(Error::misuse(channel.name(), reason)));
         }
         // If the reactor is already scheduled, the time is not needed.
         let is_burst = state.flush_is_timed || state.is_burst();
@@ -171,8 +171,11 @@ impl Circuit {
         let deadline = deadline_after(timeout);
         loop {
             self.flush(&mut state);
-            let is_over = state.phase != CircuitPhase::Open || Instant::now() >= deadline;
-            if is_over || state.machine.pending_bytes() < limit::REQUEST_BYTES {
+            if state.phase != CircuitPhase::Open {
+                self.release(state);
+                return Some(Err(channel.cut_off(self.server)));
+            }
+            if state.machine.pending_bytes() < limit::REQUEST_BYTES || Instant::now() >= deadline {
                 self.request_retry(&mut state);
                 self.release(state);
                 return Some(Ok(()));

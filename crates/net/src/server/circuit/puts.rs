@@ -9,6 +9,7 @@ use fodo_engine::{Ioid, Sid};
 use super::{Circuit, ServedChannel};
 use crate::limit;
 use crate::log::Level;
+use crate::server::panics::{catch_panic, log_panic};
 use crate::server::{Completion, PutRefusal, Pv};
 
 /// A put that is being processed.
@@ -22,10 +23,32 @@ pub(super) struct Put {
 
 impl Circuit {
     /// The processing of a put has ended.
-    pub(in super::super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>) {
-        if let Some(Put { sid, dbr, count, ioid, value_bytes }) = self.puts.remove(&put) {
-            self.puts_bytes -= value_bytes;
-            self.machine.write_done(sid, dbr, count, Some(ioid), result.as_ref().map_err(status).copied());
+    pub(in super::super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>, now: Now) {
+        if let Some(put) = self.puts.remove(&put) {
+            let result = result.as_ref().map_err(|refusal| self.refused(refusal, now));
+            self.end_put(&put, result.copied());
+        }
+    }
+
+    fn end_put(&mut self, &Put { sid, dbr, count, ioid, value_bytes }: &Put, result: Result<(), Eca>) {
+        self.puts_bytes -= value_bytes;
+        self.machine.write_done(sid, dbr, count, Some(ioid), result);
+    }
+
+    /// Logs why a put failed; returns the status for its client.
+    fn refused(&self, refusal: &PutRefusal, now: Now) -> Eca {
+        self.log.write(Level::Info, &format!("a put failed: {refusal}"), Some(self.peer.address), None, now);
+        status(refusal)
+    }
+
+    /// Passes a put to its PV; returns the status of a failure. A panic of the PV fails only this put.
+    fn put(&self, pv: &dyn Pv, value: Value, completion: Option<Completion>, now: Now) -> Result<(), Eca> {
+        match catch_panic(|| pv.put(value, &self.peer, completion)) {
+            Ok(result) => result.map_err(|refusal| self.refused(&refusal, now)),
+            Err(panic) => {
+                log_panic(&self.log, "a put failed", &panic, self.peer.address, None, now);
+                Err(Eca::PUTFAIL)
+            }
         }
     }
 
@@ -41,8 +64,8 @@ impl Circuit {
             return self.machine.write_done(sid, dbr, count, ioid, result);
         }
         let Some(ioid) = ioid else {
-            if let Err(refusal) = pv.put(value, &self.peer, None) {
-                self.machine.write_done(sid, dbr, count, None, Err(status(&refusal)));
+            if let Err(status) = self.put(&**pv, value, None, now) {
+                self.machine.write_done(sid, dbr, count, None, Err(status));
             }
             return;
         };
@@ -54,8 +77,10 @@ impl Circuit {
         let (put, value_bytes) = (completion.number(), value.n_bytes());
         self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });
         self.puts_bytes += value_bytes;
-        if let Err(refusal) = pv.put(value, &self.peer, Some(completion)) {
-            self.put_done(put, &Err(refusal));
+        if let Err(status) = self.put(&**pv, value, Some(completion), now)
+            && let Some(put) = self.puts.remove(&put)
+        {
+            self.end_put(&put, Err(status));
         }
     }
 
@@ -68,7 +93,8 @@ impl Circuit {
         for (number, put) in ended {
             self.puts_bytes -= put.value_bytes;
             if let Some(ServedChannel { pv, .. }) = self.channel(put.sid) {
-                pv.cancel_put(number);
+                // The panic hook has reported a panic; the other puts must be cancelled nevertheless.
+                let _ = catch_panic(|| pv.cancel_put(number));
             }
         }
     }
