@@ -12,9 +12,9 @@ record_fields! {
     /// The fields that every record type has.
     Common
     fields {
-        "NAME" name: String(61), NOMOD;
-        "DESC" description: String(41);
-        "ASG" access_group: String(29);
+        "NAME" name: String(61), NOMOD INTEREST0;
+        "DESC" description: String(41), INTEREST0;
+        "ASG" access_group: String(29), INTEREST0;
         "SCAN" scan: Menu(menu::SCAN), SCAN;
         "PINI" process_at_init: Menu(menu::PINI);
         "PHAS" phase: Short, SCAN;
@@ -22,29 +22,29 @@ record_fields! {
         "TSE" time_event: Short;
         "TSEL" time_link: InLink;
         "DTYP" device: Device;
-        "DISV" disable_value: Short = 1;
-        "DISA" disable: Short;
+        "DISV" disable_value: Short = 1, INTEREST0;
+        "DISA" disable: Short, INTEREST0;
         "SDIS" disable_link: InLink;
         "DISP" puts_disabled: UChar;
-        "PROC" process: UChar, PP;
-        "STAT" status: Menu(menu::ALARM_STAT) = Status::UDF.0, NOMOD;
-        "SEVR" severity: Menu(menu::ALARM_SEVR), NOMOD;
-        "AMSG" message: String(40), NOMOD;
-        "NSTA" new_status: Menu(menu::ALARM_STAT), NOMOD;
-        "NSEV" new_severity: Menu(menu::ALARM_SEVR), NOMOD;
-        "NAMSG" new_message: String(40), NOMOD;
-        "ACKS" acknowledge_severity: Menu(menu::ALARM_SEVR), NOMOD;
-        "ACKT" acknowledge_transient: Menu(menu::YES_NO) = menu::YES, NOMOD;
+        "PROC" process: UChar, PP INTEREST3;
+        "STAT" status: Menu(menu::ALARM_STAT) = Status::UDF.0, NOMOD INTEREST0;
+        "SEVR" severity: Menu(menu::ALARM_SEVR), NOMOD INTEREST0;
+        "AMSG" message: String(40), NOMOD INTEREST0;
+        "NSTA" new_status: Menu(menu::ALARM_STAT), NOMOD INTEREST2;
+        "NSEV" new_severity: Menu(menu::ALARM_SEVR), NOMOD INTEREST2;
+        "NAMSG" new_message: String(40), NOMOD INTEREST0;
+        "ACKS" acknowledge_severity: Menu(menu::ALARM_SEVR), NOMOD INTEREST2;
+        "ACKT" acknowledge_transient: Menu(menu::YES_NO) = menu::YES, NOMOD INTEREST2;
         "DISS" disable_severity: Menu(menu::ALARM_SEVR);
-        "LCNT" lock_count: UChar, NOMOD;
+        "LCNT" lock_count: UChar, NOMOD INTEREST2;
         "PACT" is_active: UChar, NOMOD;
         "PUTF" put_process: UChar, NOMOD;
         "RPRO" reprocess: UChar, NOMOD;
         "PRIO" priority: Menu(menu::PRIORITY), SCAN;
-        "TPRO" trace: UChar;
+        "TPRO" trace: UChar, INTEREST0;
         "UDF" undefined: UChar = 1, PP;
         "UDFS" undefined_severity: Menu(menu::ALARM_SEVR) = menu::INVALID;
-        "UTAG" user_tag: UInt64, NOMOD;
+        "UTAG" user_tag: UInt64, NOMOD INTEREST3;
         "FLNK" forward: FwdLink;
     }
     arrays {

@@ -57,6 +57,16 @@ pub(crate) const SIMULATION_SCAN: u32 = 1 << 12;
 pub(crate) const DELAY: u32 = 1 << 13;
 /// An enum that accepts the number of a state with any text after it.
 pub(crate) const NUMBERED: u32 = 1 << 14;
+/// `dbpr` shows the field at every level. Without an attribute of this family, it shows the field from level 1 on.
+///
+/// Source: the attribute `interest` in EPICS Base's descriptions of record types.
+pub(crate) const INTEREST0: u32 = 1 << 15;
+/// `dbpr` shows the field from level 2 on.
+pub(crate) const INTEREST2: u32 = 1 << 16;
+/// `dbpr` shows the field from level 3 on.
+pub(crate) const INTEREST3: u32 = 1 << 17;
+/// `dbpr` shows the field at level 4: it is internal to the record.
+pub(crate) const INTEREST4: u32 = 1 << 18;
 
 /// The type of a field, with the names of EPICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +132,12 @@ pub(crate) struct FieldInfo {
 impl FieldInfo {
     pub(crate) const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
+    }
+
+    /// The level from which `dbpr` shows the field, from 0 to 4.
+    pub(crate) fn interest_level(&self) -> u8 {
+        let attributes = [(INTEREST0, 0), (INTEREST2, 2), (INTEREST3, 3), (INTEREST4, 4)];
+        attributes.into_iter().find(|(flag, _)| self.has(*flag)).map_or(1, |(_, level)| level)
     }
 
     /// The kind of a link field.

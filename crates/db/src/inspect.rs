@@ -5,8 +5,7 @@ use fodo_data::Text;
 use crate::common::{Common, row};
 use crate::database::Database;
 use crate::external_pv::ExternalLinkStatus;
-use crate::field::Slot;
-use crate::interest;
+use crate::field::{FieldInfo, Slot};
 use crate::link::{Link, Target};
 use crate::record::contract::with;
 
@@ -50,19 +49,22 @@ impl Database {
 
     /// The fields of a record or alias, in the order of its table; empty for an unknown name.
     pub fn field_names(&self, record: &str) -> impl Iterator<Item = &'static str> {
-        let number = self.core().index.get(record.as_bytes()).copied();
-        let kind = number.and_then(|number| self.core().cell(number)).map(|cell| cell.record_type());
-        kind.into_iter().flat_map(|kind| Common::ROWS.iter().chain(kind.rows).map(|row| row.name))
+        self.rows(record).map(|row| row.name)
     }
 
     /// The fields of a record or alias that `dbpr` shows at a level from 0 to 4, in alphabetical order.
     pub fn fields_of_interest(&self, record: &str, level: u8) -> Vec<&'static str> {
-        let number = self.core().index.get(record.as_bytes()).copied();
-        let kind = number.and_then(|number| self.core().cell(number)).map_or("", |cell| cell.record_type().name);
-        let is_shown = |name: &&str| interest::level(kind, name) <= level;
-        let mut names: Vec<&str> = self.field_names(record).filter(is_shown).collect();
+        let shown = self.rows(record).filter(|row| row.interest_level() <= level);
+        let mut names: Vec<&str> = shown.map(|row| row.name).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The rows of the fields of a record or alias; empty for an unknown name.
+    fn rows(&self, record: &str) -> impl Iterator<Item = &'static FieldInfo> {
+        let number = self.core().index.get(record.as_bytes()).copied();
+        let kind = number.and_then(|number| self.core().cell(number)).map(|cell| cell.record_type());
+        kind.into_iter().flat_map(|kind| Common::ROWS.iter().chain(kind.rows))
     }
 
     /// The links of a record or alias that have a name, not a constant or an address.

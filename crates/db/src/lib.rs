@@ -17,7 +17,6 @@ mod filter;
 mod hash;
 mod input;
 mod inspect;
-mod interest;
 mod json;
 mod limit;
 mod link;

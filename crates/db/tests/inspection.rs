@@ -46,6 +46,24 @@ fn records_aliases_and_fields_are_listed() {
 }
 
 #[test]
+fn a_field_is_of_interest_from_the_level_in_its_row_on() {
+    let types = ["ao", "calc", "aSub", "lsi", "lso", "bi", "acalcout", "motor", "unknown"];
+    let records: String = types.iter().map(|name| format!("record({name}, {name}) {{}}\n")).collect();
+    let database = database(&records);
+    let level = |record: &str, field: &str| {
+        (0..=4).find(|level| database.fields_of_interest(record, *level).contains(&field)).unwrap()
+    };
+
+    assert_eq!(["VAL", "EGU", "ACKS", "PROC", "OLDSIMM"].map(|field| level("ao", field)), [0, 1, 2, 3, 4]);
+    assert_eq!([level("calc", "A"), level("calc", "LA"), level("calc", "LOW")], [0, 3, 1]);
+    assert_eq!(["A", "VALA", "NEA", "NEVA", "ONVA", "FTA"].map(|field| level("aSub", field)), [2, 2, 3, 3, 4, 1]);
+    assert_eq!([level("lsi", "OLEN"), level("lso", "OLEN")], [0, 3]);
+    assert_eq!([level("aSub", "ONAM"), level("bi", "ONAM")], [3, 1]);
+    assert_eq!(["NUSE", "DLYA", "AA", "PA"].map(|field| level("acalcout", field)), [1, 0, 0, 3]);
+    assert_eq!([level("motor", "RBV"), level("motor", "VELO"), level("unknown", "VAL")], [0, 1, 0]);
+}
+
+#[test]
 fn the_name_of_a_field_is_complete() {
     let database = database("record(ai, a) { alias(b) }\n");
     let name = |of: &str| database.name(field(&database, of));

@@ -24,29 +24,29 @@ record_fields! {
     /// A record that calls a routine with arrays.
     ASub
     fields {
-        "VAL" value: Long, ASL0;
-        "OVAL" old_value: Long, NOMOD;
+        "VAL" value: Long, ASL0 INTEREST0;
+        "OVAL" old_value: Long, NOMOD INTEREST3;
         "INAM" init_routine_name: String(41), NOMOD;
         "LFLG" name_source: Menu(menu::ASUB_LFLG);
         "SUBL" name_link: InLink, NOMOD;
         "SNAM" routine_name: String(41), SPECIAL;
-        "ONAM" old_routine_name: String(41), NOMOD;
+        "ONAM" old_routine_name: String(41), NOMOD INTEREST3;
         "BRSV" bad_severity: Menu(menu::ALARM_SEVR), PP;
         "PREC" precision: Short, PROP;
         "EFLG" posting: Menu(menu::ASUB_EFLG) = ON_CHANGE;
     }
     arrays {
         inputs: [InLink(); 21] [] "INP" A_TO_U;
-        args: [Array(); 21] [ASL0] "" A_TO_U = Array::empty(Kind::F64);
+        args: [Array(); 21] [ASL0 INTEREST2] "" A_TO_U = Array::empty(Kind::F64);
         arg_types: [Menu(menu::FTYPE); 21] [NOMOD] "FT" A_TO_U = DOUBLE;
         arg_capacities: [ULong(); 21] [NOMOD] "NO" A_TO_U = 1;
-        arg_lengths: [ULong(); 21] [NOMOD] "NE" A_TO_U = 1;
+        arg_lengths: [ULong(); 21] [NOMOD INTEREST3] "NE" A_TO_U = 1;
         outputs: [OutLink(); 21] [] "OUT" A_TO_U;
-        values: [Array(); 21] [ASL0] "VAL" A_TO_U = Array::empty(Kind::F64);
+        values: [Array(); 21] [ASL0 INTEREST2] "VAL" A_TO_U = Array::empty(Kind::F64);
         value_types: [Menu(menu::FTYPE); 21] [NOMOD] "FTV" A_TO_U = DOUBLE;
         value_capacities: [ULong(); 21] [NOMOD] "NOV" A_TO_U = 1;
-        value_lengths: [ULong(); 21] [NOMOD] "NEV" A_TO_U = 1;
-        old_lengths: [ULong(); 21] [NOMOD] "ONV" A_TO_U = 1;
+        value_lengths: [ULong(); 21] [NOMOD INTEREST3] "NEV" A_TO_U = 1;
+        old_lengths: [ULong(); 21] [NOMOD INTEREST4] "ONV" A_TO_U = 1;
     }
     private {
         common: Common;

@@ -27,18 +27,18 @@ record_fields! {
     /// An expression of numbers and arrays, with an output.
     ACalcOut
     fields {
-        "VERS" version: Double = 1.4, NOMOD;
+        "VERS" version: Double = 1.4, NOMOD INTEREST0;
         ..expression_output(80, "", SYNAPPS_OOPT);
-        "AVAL" array_value: Array = Array::empty(Kind::F64), ASL0 PP;
-        "OAV" output_array: Array = Array::empty(Kind::F64), ASL0 PP;
+        "AVAL" array_value: Array = Array::empty(Kind::F64), ASL0 PP INTEREST0;
+        "OAV" output_array: Array = Array::empty(Kind::F64), ASL0 PP INTEREST0;
         "NELM" capacity: ULong = 1, NOMOD;
         "NUSE" n_used: ULong, PP SPECIAL;
         "SIZE" reported_size: Menu(menu::ACALCOUT_SIZE);
         "WAIT" waits: Menu(menu::SCALCOUT_WAIT);
-        "OEVT" output_event: UShort, ASL0;
+        "OEVT" output_event: UShort, ASL0 INTEREST0;
         "PREC" precision: Short;
         ..limits(Double;;);
-        "NEWM" new_arrays: ULong, ASL0 NOMOD;
+        "NEWM" new_arrays: ULong, ASL0 NOMOD INTEREST0;
         "CACT" is_calculating: UChar, NOMOD;
         "CSTAT" calculation_status: Long, NOMOD;
         "AMASK" assigned_arrays: ULong, NOMOD;
@@ -50,9 +50,9 @@ record_fields! {
         array_inputs: [InLink(); 12] [SPECIAL] "IN" AA_TO_LL;
         input_states: [Menu(menu::CALCOUT_INAV); 12] [NOMOD] "IN" A_TO_L "V";
         array_input_states: [Menu(menu::CALCOUT_INAV); 12] [NOMOD] "I" AA_TO_LL "V";
-        args: [Double(); 12] [PP] "" A_TO_L;
-        arrays: [Array(); 12] [ASL0 PP] "" AA_TO_LL = Array::empty(Kind::F64);
-        last_args: [Double(); 12] [NOMOD] "P" A_TO_L;
+        args: [Double(); 12] [PP INTEREST0] "" A_TO_L;
+        arrays: [Array(); 12] [ASL0 PP INTEREST0] "" AA_TO_LL = Array::empty(Kind::F64);
+        last_args: [Double(); 12] [NOMOD INTEREST3] "P" A_TO_L;
     }
     private {
         common: Common;

@@ -20,17 +20,17 @@ record_fields! {
     /// An analog input.
     Ai
     fields {
-        "VAL" value: Double, ASL0 PP;
+        "VAL" value: Double, ASL0 PP INTEREST0;
         "INP" input: InLink, DEVICE;
         "PREC" precision: Short, PROP;
         ..conversion(1.0);
         "SMOO" smoothing: Double;
         ..limits(Double; PROP; PROP);
         ..alarm_filter();
-        "RVAL" raw_value: Long, PP;
-        "ORAW" old_raw: Long, NOMOD;
+        "RVAL" raw_value: Long, PP INTEREST0;
+        "ORAW" old_raw: Long, NOMOD INTEREST3;
         ..simulation(InLink, SIMM);
-        "SVAL" simulation_value: Double;
+        "SVAL" simulation_value: Double, INTEREST0;
     }
     arrays {
     }

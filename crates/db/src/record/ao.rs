@@ -20,8 +20,8 @@ record_fields! {
     /// An analog output.
     Ao
     fields {
-        "VAL" value: Double, ASL0 PP;
-        "OVAL" output_value: Double;
+        "VAL" value: Double, ASL0 PP INTEREST0;
+        "OVAL" output_value: Double, INTEREST0;
         "OUT" output: OutLink, DEVICE;
         "OROC" output_rate: Double;
         "DOL" desired_output: InLink;
@@ -32,14 +32,14 @@ record_fields! {
         "DRVH" drive_high: Double, PP PROP;
         "DRVL" drive_low: Double, PP PROP;
         ..limits(Double; PROP; PROP);
-        "RVAL" raw_value: Long, PP;
-        "ORAW" old_raw: Long, NOMOD;
+        "RVAL" raw_value: Long, PP INTEREST0;
+        "ORAW" old_raw: Long, NOMOD INTEREST3;
         ..readback(Long);
-        "PVAL" previous_value: Double, NOMOD;
+        "PVAL" previous_value: Double, NOMOD INTEREST3;
         ..simulation(OutLink, SIMM);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: Double;
-        "OMOD" output_modified: UChar, NOMOD;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: Double, INTEREST2;
+        "OMOD" output_modified: UChar, NOMOD INTEREST0;
     }
     arrays {
     }

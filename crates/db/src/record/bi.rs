@@ -19,7 +19,7 @@ record_fields! {
         ..two_states("", "", PROP);
         "INP" input: InLink, DEVICE;
         ..simulation(InLink, SIMM);
-        "SVAL" simulation_value: ULong;
+        "SVAL" simulation_value: ULong, INTEREST0;
     }
     arrays {
     }

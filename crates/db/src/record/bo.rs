@@ -25,8 +25,8 @@ record_fields! {
         "HIGH" high: Double, DELAY;
         ..readback(ULong);
         ..simulation(OutLink, SIMM);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: UShort;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: UShort, INTEREST2;
     }
     arrays {
     }

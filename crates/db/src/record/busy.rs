@@ -27,9 +27,9 @@ record_fields! {
         "SIOL" simulation_value_link: OutLink;
         "SIML" simulation_mode_link: InLink;
         "SIMM" simulation_mode: Menu(menu::YES_NO);
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: UShort;
+        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR), INTEREST2;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: UShort, INTEREST2;
     }
     arrays {
     }

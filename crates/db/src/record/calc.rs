@@ -18,16 +18,16 @@ record_fields! {
     /// An expression of the inputs.
     Calc
     fields {
-        "VAL" value: Double, ASL0;
-        "CALC" expression: String(160) = "0".into(), PP SPECIAL EXPRESSION;
+        "VAL" value: Double, ASL0 INTEREST0;
+        "CALC" expression: String(160) = "0".into(), PP SPECIAL EXPRESSION INTEREST0;
         "PREC" precision: Short, PROP;
         ..limits(Double; PROP; PROP);
         ..alarm_filter();
     }
     arrays {
         inputs: [InLink(); 21] [] "INP" A_TO_U;
-        args: [Double(); 21] [PP] "" A_TO_U;
-        last_args: [Double(); 21] [NOMOD] "L" A_TO_U;
+        args: [Double(); 21] [PP INTEREST0] "" A_TO_U;
+        last_args: [Double(); 21] [NOMOD INTEREST3] "L" A_TO_U;
     }
     private {
         common: Common;

@@ -26,15 +26,15 @@ record_fields! {
     CalcOut
     fields {
         ..expression_output(160, "0", OOPT);
-        "OEVT" output_event: String(40), ASL0 SPECIAL;
+        "OEVT" output_event: String(40), ASL0 SPECIAL INTEREST0;
         "PREC" precision: Short, PROP;
         ..limits(Double; PROP; PROP);
     }
     arrays {
         inputs: [InLink(); 21] [SPECIAL] "INP" A_TO_U;
         input_states: [Menu(crate::menu::CALCOUT_INAV); 21] [NOMOD] "IN" A_TO_U "V";
-        args: [Double(); 21] [PP] "" A_TO_U;
-        last_args: [Double(); 21] [NOMOD] "L" A_TO_U;
+        args: [Double(); 21] [PP INTEREST0] "" A_TO_U;
+        last_args: [Double(); 21] [NOMOD INTEREST3] "L" A_TO_U;
     }
     private {
         common: Common;

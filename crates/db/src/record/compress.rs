@@ -18,9 +18,9 @@ record_fields! {
     /// Samples collected in an array.
     Compress
     fields {
-        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
+        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL INTEREST0;
         "INP" input: InLink, DEVICE;
-        "RES" reset: Short, ASL0 SPECIAL;
+        "RES" reset: Short, ASL0 SPECIAL INTEREST3;
         "ALG" algorithm: Menu(menu::COMPRESS_ALG), SPECIAL;
         "PBUF" allows_partial: Menu(menu::YES_NO), SPECIAL;
         "BALG" order: Menu(menu::BUFFER_ALG), SPECIAL;
@@ -32,12 +32,12 @@ record_fields! {
         "LOPR" display_low: Double, PROP;
         "PREC" precision: Short, PROP;
         "EGU" units: String(16), PROP;
-        "OFF" offset: ULong, NOMOD;
-        "NUSE" n_used: ULong, NOMOD;
-        "OUSE" n_used_before: ULong, NOMOD;
-        "INPN" input_size: Long, NOMOD;
-        "CVB" compressed: Double, NOMOD;
-        "INX" n_compressed: ULong, NOMOD;
+        "OFF" offset: ULong, NOMOD INTEREST0;
+        "NUSE" n_used: ULong, NOMOD INTEREST0;
+        "OUSE" n_used_before: ULong, NOMOD INTEREST0;
+        "INPN" input_size: Long, NOMOD INTEREST4;
+        "CVB" compressed: Double, NOMOD INTEREST3;
+        "INX" n_compressed: ULong, NOMOD INTEREST3;
     }
     arrays {
     }

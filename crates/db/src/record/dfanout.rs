@@ -17,14 +17,14 @@ record_fields! {
     /// A value written to up to sixteen fields.
     DFanout
     fields {
-        "VAL" value: Double, ASL0 PP;
+        "VAL" value: Double, ASL0 PP INTEREST0;
         ..selection();
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
         "PREC" precision: Short, PROP;
         ..limits(Double; PROP; PROP);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: Double;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: Double, INTEREST2;
     }
     arrays {
         outputs: [OutLink(); 16] [] "OUT" A_TO_P;

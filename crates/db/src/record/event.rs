@@ -15,10 +15,10 @@ record_fields! {
     /// A record that posts an event.
     Event
     fields {
-        "VAL" value: String(40), ASL0 SPECIAL;
+        "VAL" value: String(40), ASL0 SPECIAL INTEREST0;
         "INP" input: InLink, DEVICE;
         ..simulation(InLink, YES_NO);
-        "SVAL" simulation_value: String(40);
+        "SVAL" simulation_value: String(40), INTEREST0;
     }
     arrays {
     }

@@ -14,7 +14,7 @@ record_fields! {
     /// Up to sixteen forward links.
     Fanout
     fields {
-        "VAL" value: Long, ASL0 PP;
+        "VAL" value: Long, ASL0 PP INTEREST0;
         ..selection();
         "OFFS" offset: Short;
         "SHFT" shift: Short = -1;

@@ -6,7 +6,7 @@
 
 use fodo_data::{Kind, Scalar};
 
-use crate::field::{ASL0, DEVICE, Dbf, FieldInfo, NOMOD, PP};
+use crate::field::{ASL0, DEVICE, Dbf, FieldInfo, INTEREST0, NOMOD, PP};
 use crate::menu;
 use crate::record::array::KINDS;
 use crate::record::inert::FieldValue;
@@ -95,6 +95,7 @@ impl FieldTable {
                 "PP" => flags |= PP,
                 "ASL0" => flags |= ASL0,
                 "DEVICE" => flags |= DEVICE,
+                "INTEREST0" => flags |= INTEREST0,
                 word => initial = word.strip_prefix('=').and_then(|number| number.parse::<f64>().ok()),
             }
         }

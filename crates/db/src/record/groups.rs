@@ -22,9 +22,9 @@ macro_rules! limits {
             "HYST" hysteresis: $dbf;
             "ADEL" archive_deadband: $dbf;
             "MDEL" monitor_deadband: $dbf;
-            "LALM" last_alarmed: $dbf, NOMOD;
-            "ALST" last_archived: $dbf, NOMOD;
-            "MLST" last_monitored: $dbf, NOMOD;
+            "LALM" last_alarmed: $dbf, NOMOD INTEREST3;
+            "ALST" last_archived: $dbf, NOMOD INTEREST3;
+            "MLST" last_monitored: $dbf, NOMOD INTEREST3;
         ] $($rest)* }
     };
 }
@@ -34,7 +34,7 @@ macro_rules! alarm_filter {
     (() $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
             "AFTC" alarm_filter_time: Double;
-            "AFVL" alarm_filter_value: Double, NOMOD;
+            "AFVL" alarm_filter_value: Double, NOMOD INTEREST3;
         ] $($rest)* }
     };
 }
@@ -46,10 +46,10 @@ macro_rules! simulation {
             "SIOL" simulation_value_link: $link;
             "SIML" simulation_mode_link: InLink;
             "SIMM" simulation_mode: Menu($crate::menu::$menu), SPECIAL SIMULATION_MODE;
-            "SIMS" simulation_severity: Menu($crate::menu::ALARM_SEVR);
-            "OLDSIMM" old_simulation_mode: Menu($crate::menu::SIMM), NOMOD OLD_SIMULATION_MODE;
+            "SIMS" simulation_severity: Menu($crate::menu::ALARM_SEVR), INTEREST2;
+            "OLDSIMM" old_simulation_mode: Menu($crate::menu::SIMM), NOMOD OLD_SIMULATION_MODE INTEREST4;
             "SSCN" simulation_scan: Menu($crate::menu::SCAN) = $crate::menu::NO_SCAN, SIMULATION_SCAN;
-            "SDLY" simulation_delay: Double = -1.0;
+            "SDLY" simulation_delay: Double = -1.0, INTEREST2;
         ] $($rest)* }
     };
 }
@@ -63,11 +63,11 @@ macro_rules! conversion {
             "EGUL" units_low: Double, PP SPECIAL;
             "AOFF" adjust_offset: Double, PP;
             "ASLO" adjust_slope: Double = $slope, PP;
-            "ESLO" unit_slope: Double = 1.0, PP;
-            "EOFF" unit_offset: Double, PP;
-            "ROFF" raw_offset: ULong, PP;
-            "INIT" is_initial: Short, NOMOD;
-            "LBRK" last_break: Short, NOMOD;
+            "ESLO" unit_slope: Double = 1.0, PP INTEREST2;
+            "EOFF" unit_offset: Double, PP INTEREST2;
+            "ROFF" raw_offset: ULong, PP INTEREST2;
+            "INIT" is_initial: Short, NOMOD INTEREST3;
+            "LBRK" last_break: Short, NOMOD INTEREST3;
         ] $($rest)* }
     };
 }
@@ -76,17 +76,17 @@ macro_rules! conversion {
 macro_rules! two_states {
     (($zero:literal, $one:literal $(, $prop:ident)?) $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
-            "VAL" value: Enum, ASL0 PP;
+            "VAL" value: Enum, ASL0 PP INTEREST0;
             "ZNAM" zero_name: String(26) = $zero.into(), PP $($prop)?;
             "ONAM" one_name: String(26) = $one.into(), PP $($prop)?;
-            "RVAL" raw_value: ULong, PP;
-            "ORAW" old_raw: ULong, NOMOD;
+            "RVAL" raw_value: ULong, PP INTEREST0;
+            "ORAW" old_raw: ULong, NOMOD INTEREST3;
             "MASK" mask: ULong, NOMOD;
             "ZSV" zero_severity: Menu($crate::menu::ALARM_SEVR), PP;
             "OSV" one_severity: Menu($crate::menu::ALARM_SEVR), PP;
             "COSV" change_severity: Menu($crate::menu::ALARM_SEVR), PP;
-            "MLST" last_monitored: UShort, NOMOD;
-            "LALM" last_alarmed: UShort, NOMOD;
+            "MLST" last_monitored: UShort, NOMOD INTEREST3;
+            "LALM" last_alarmed: UShort, NOMOD INTEREST3;
         ] $($rest)* }
     };
 }
@@ -98,12 +98,12 @@ macro_rules! sixteen_states {
             "NOBT" bits: UShort, NOMOD;
             "UNSV" unknown_severity: Menu($crate::menu::ALARM_SEVR), PP;
             "COSV" change_severity: Menu($crate::menu::ALARM_SEVR), PP;
-            "RVAL" raw_value: ULong, PP;
-            "ORAW" old_raw: ULong, NOMOD;
+            "RVAL" raw_value: ULong, PP INTEREST0;
+            "ORAW" old_raw: ULong, NOMOD INTEREST3;
             "MASK" mask: ULong, NOMOD;
-            "MLST" last_monitored: UShort, NOMOD;
-            "LALM" last_alarmed: UShort, NOMOD;
-            "SDEF" states_defined: Short, NOMOD;
+            "MLST" last_monitored: UShort, NOMOD INTEREST3;
+            "LALM" last_alarmed: UShort, NOMOD INTEREST3;
+            "SDEF" states_defined: Short, NOMOD INTEREST3;
             "SHFT" shift: UShort;
         ] $($rest)* }
     };
@@ -113,8 +113,8 @@ macro_rules! sixteen_states {
 macro_rules! readback {
     (($dbf:ident) $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
-            "RBV" readback: $dbf, NOMOD;
-            "ORBV" old_readback: $dbf, NOMOD;
+            "RBV" readback: $dbf, NOMOD INTEREST0;
+            "ORBV" old_readback: $dbf, NOMOD INTEREST3;
         ] $($rest)* }
     };
 }
@@ -123,30 +123,30 @@ macro_rules! readback {
 macro_rules! array {
     (($($prop:ident)?) $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
-            "VAL" value: Array = fodo_data::Array::empty(fodo_data::Kind::F64), ASL0 PP SPECIAL;
+            "VAL" value: Array = fodo_data::Array::empty(fodo_data::Kind::F64), ASL0 PP SPECIAL INTEREST0;
             "PREC" precision: Short, PROP;
             "EGU" units: String(16), PROP;
             "HOPR" display_high: Double, PROP;
             "LOPR" display_low: Double, PROP;
             "NELM" capacity: ULong = 1, NOMOD $($prop)?;
             "FTVL" element_type: Menu($crate::menu::FTYPE), NOMOD;
-            "NORD" length: ULong, NOMOD;
+            "NORD" length: ULong, NOMOD INTEREST0;
             "MPST" post_value: Menu($crate::menu::ARRAY_POST);
             "APST" post_archive: Menu($crate::menu::ARRAY_POST);
-            "HASH" hash: ULong;
+            "HASH" hash: ULong, INTEREST3;
         ] $($rest)* }
     };
 }
 
-/// A long string, with what decides when it is posted.
+/// A long string, with what decides when it is posted. The argument is the interest level of OLEN.
 macro_rules! long_text {
-    (() $head:tt [$($done:tt)*] $($rest:tt)*) => {
+    (($interest:ident) $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
-            "VAL" value: String(0), ASL0 PP SPECIAL;
-            "OVAL" old_value: String(0), NOMOD;
+            "VAL" value: String(0), ASL0 PP SPECIAL INTEREST0;
+            "OVAL" old_value: String(0), NOMOD INTEREST3;
             "SIZV" size: UShort = 41, NOMOD;
-            "LEN" length: ULong, NOMOD;
-            "OLEN" old_length: ULong, NOMOD;
+            "LEN" length: ULong, NOMOD INTEREST0;
+            "OLEN" old_length: ULong, NOMOD $interest;
             "MPST" post_value: Menu($crate::menu::POST);
             "APST" post_archive: Menu($crate::menu::POST);
         ] $($rest)* }
@@ -169,22 +169,22 @@ macro_rules! selection {
 macro_rules! expression_output {
     (($size:literal, $initial:literal, $options:ident) $head:tt [$($done:tt)*] $($rest:tt)*) => {
         $crate::field::with_groups! { $head [$($done)*
-            "VAL" value: Double, ASL0;
-            "PVAL" previous_value: Double;
-            "CALC" expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION;
+            "VAL" value: Double, ASL0 INTEREST0;
+            "PVAL" previous_value: Double, INTEREST0;
+            "CALC" expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION INTEREST0;
             "CLCV" expression_state: Long;
             "OUT" output: OutLink, SPECIAL DEVICE;
             "OUTV" output_link_state: Menu($crate::menu::CALCOUT_INAV), NOMOD;
             "OOPT" output_option: Menu($crate::menu::$options);
             "ODLY" output_delay: Double, ASL0;
-            "DLYA" is_delayed: UShort, ASL0 NOMOD;
+            "DLYA" is_delayed: UShort, ASL0 NOMOD INTEREST0;
             "DOPT" output_source: Menu($crate::menu::CALCOUT_DOPT);
-            "OCAL" output_expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION;
+            "OCAL" output_expression: String($size) = $initial.into(), PP SPECIAL EXPRESSION INTEREST0;
             "OCLV" output_expression_state: Long;
-            "IVOA" invalid_action: Menu($crate::menu::IVOA);
-            "IVOV" invalid_value: Double;
-            "OVAL" output_value: Double, ASL0;
-            "POVL" old_output_value: Double, ASL0;
+            "IVOA" invalid_action: Menu($crate::menu::IVOA), INTEREST2;
+            "IVOV" invalid_value: Double, INTEREST2;
+            "OVAL" output_value: Double, ASL0 INTEREST0;
+            "POVL" old_output_value: Double, ASL0 INTEREST0;
         ] $($rest)* }
     };
 }

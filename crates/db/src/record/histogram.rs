@@ -19,21 +19,21 @@ record_fields! {
     /// Counts of a signal's values.
     Histogram
     fields {
-        "VAL" value: Array = Array::empty(Kind::U32), ASL0;
+        "VAL" value: Array = Array::empty(Kind::U32), ASL0 INTEREST0;
         "NELM" n_bins: UShort = 1, NOMOD;
         "CSTA" is_counting: Short = 1, NOMOD;
         "CMD" command: Menu(menu::HISTOGRAM_CMD), ASL0 SPECIAL;
         "ULIM" high: Double, SPECIAL PROP;
         "LLIM" low: Double, SPECIAL PROP;
-        "WDTH" width: Double, NOMOD;
-        "SGNL" signal: Double, SPECIAL;
+        "WDTH" width: Double, NOMOD INTEREST3;
+        "SGNL" signal: Double, SPECIAL INTEREST0;
         "PREC" precision: Short, PROP;
         "SVL" input: InLink;
         "MDEL" monitor_deadband: Short;
-        "MCNT" n_since_post: Short, NOMOD;
+        "MCNT" n_since_post: Short, NOMOD INTEREST3;
         "SDEL" post_interval: Double, SPECIAL;
         ..simulation(InLink, YES_NO);
-        "SVAL" simulation_value: Double;
+        "SVAL" simulation_value: Double, INTEREST0;
         "HOPR" display_high: ULong, PROP;
         "LOPR" display_low: ULong, PROP;
     }

@@ -9,7 +9,7 @@ use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Text, Value};
 use fodo_lock::Mutex;
 
 use crate::common::{Common, number, row};
-use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
+use crate::field::{ASL0, Dbf, FieldInfo, INTEREST0, PP, Slot};
 use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
@@ -312,7 +312,7 @@ fn stand_in_type(name: &'static str, table: FieldTable, has_table: bool) -> &'st
 }
 
 fn value_row(dbf: Dbf) -> FieldInfo {
-    text_row("VAL", dbf, ASL0 | PP)
+    text_row("VAL", dbf, ASL0 | PP | INTEREST0)
 }
 
 fn text_row(name: &'static str, dbf: Dbf, flags: u32) -> FieldInfo {

@@ -20,12 +20,12 @@ macro_rules! integer_input {
             /// An integer input.
             $record
             fields {
-                "VAL" value: $dbf, ASL0 PP;
+                "VAL" value: $dbf, ASL0 PP INTEREST0;
                 "INP" input: InLink, DEVICE;
                 ..limits($dbf; PROP; $($severity)?);
                 ..alarm_filter();
                 ..simulation(InLink, YES_NO);
-                "SVAL" simulation_value: $dbf;
+                "SVAL" simulation_value: $dbf, INTEREST0;
             }
             arrays {
             }

@@ -24,7 +24,7 @@ macro_rules! integer_output {
             /// An integer output.
             $record
             fields {
-                "VAL" value: $dbf, ASL0 PP;
+                "VAL" value: $dbf, ASL0 PP INTEREST0;
                 "OUT" output: OutLink, SPECIAL DEVICE;
                 "DOL" desired_output: InLink;
                 "OMSL" output_mode: Menu(menu::OMSL);
@@ -32,8 +32,8 @@ macro_rules! integer_output {
                 "DRVL" drive_low: $dbf, PP PROP;
                 ..limits($dbf; PROP; $($severity)?);
                 ..simulation(OutLink, YES_NO);
-                "IVOA" invalid_action: Menu(menu::IVOA);
-                "IVOV" invalid_value: $dbf;
+                "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+                "IVOV" invalid_value: $dbf, INTEREST2;
                 $($extra)*
             }
             arrays {
@@ -141,7 +141,7 @@ pub(super) trait OutputOption {
 
 integer_output!(LongOut, "longout", Long, i32,
     fields {
-        "PVAL" previous_value: Long;
+        "PVAL" previous_value: Long, INTEREST0;
         "OOCH" output_on_change: Menu(menu::YES_NO) = menu::YES;
         "OOPT" output_option: Menu(menu::OOPT) = 0;
     }

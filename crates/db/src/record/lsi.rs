@@ -16,7 +16,7 @@ record_fields! {
     /// A long string input.
     Lsi
     fields {
-        ..long_text();
+        ..long_text(INTEREST0);
         "INP" input: InLink, DEVICE;
         ..simulation(InLink, YES_NO);
     }

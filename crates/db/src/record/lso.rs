@@ -16,10 +16,10 @@ record_fields! {
     /// A long string output.
     Lso
     fields {
-        ..long_text();
+        ..long_text(INTEREST3);
         "DOL" desired_output: InLink;
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: String(40);
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: String(40), INTEREST2;
         "OMSL" output_mode: Menu(menu::OMSL);
         "OUT" output: OutLink, DEVICE;
         ..simulation(OutLink, YES_NO);

@@ -18,12 +18,12 @@ record_fields! {
     /// An input of one of sixteen states.
     Mbbi
     fields {
-        "VAL" value: Enum, ASL0 PP;
+        "VAL" value: Enum, ASL0 PP INTEREST0;
         "INP" input: InLink, DEVICE;
         ..alarm_filter();
         ..sixteen_states();
         ..simulation(InLink, SIMM);
-        "SVAL" simulation_value: ULong;
+        "SVAL" simulation_value: ULong, INTEREST0;
     }
     arrays {
         state_values: [ULong(); 16] [PP SPECIAL HEX] "" STATES "VL";

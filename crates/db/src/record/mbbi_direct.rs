@@ -15,16 +15,16 @@ record_fields! {
     /// An input word, with its bits.
     MbbiDirect
     fields {
-        "VAL" value: Long, ASL0 PP;
+        "VAL" value: Long, ASL0 PP INTEREST0;
         "NOBT" bit_count: Short, NOMOD PROP;
         "INP" input: InLink, DEVICE;
-        "RVAL" raw_value: ULong, PP;
-        "ORAW" old_raw: ULong, NOMOD;
+        "RVAL" raw_value: ULong, PP INTEREST0;
+        "ORAW" old_raw: ULong, NOMOD INTEREST3;
         "MASK" mask: ULong, NOMOD;
-        "MLST" last_monitored: Long, NOMOD;
+        "MLST" last_monitored: Long, NOMOD INTEREST3;
         "SHFT" shift: UShort;
         ..simulation(InLink, SIMM);
-        "SVAL" simulation_value: Long;
+        "SVAL" simulation_value: Long, INTEREST0;
     }
     arrays {
         bits: [UChar(); 32] [PP] "B" BITS;

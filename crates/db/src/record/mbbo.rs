@@ -19,15 +19,15 @@ record_fields! {
     /// An output of one of sixteen states.
     Mbbo
     fields {
-        "VAL" value: Enum, ASL0 PP SPECIAL NUMBERED;
+        "VAL" value: Enum, ASL0 PP SPECIAL NUMBERED INTEREST0;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
         "OUT" output: OutLink, DEVICE;
         ..sixteen_states();
         ..readback(ULong);
         ..simulation(OutLink, SIMM);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: UShort;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: UShort, INTEREST2;
     }
     arrays {
         state_values: [ULong(); 16] [PP SPECIAL HEX] "" STATES "VL";

@@ -17,21 +17,21 @@ record_fields! {
     /// An output word, with its bits.
     MbboDirect
     fields {
-        "VAL" value: Long, ASL0 PP;
+        "VAL" value: Long, ASL0 PP INTEREST0;
         "OMSL" output_mode: Menu(menu::OMSL), PP;
         "NOBT" bit_count: Short, NOMOD PROP;
         "DOL" desired_output: InLink;
         "OUT" output: OutLink, DEVICE;
-        "RVAL" raw_value: ULong, NOMOD PP;
-        "ORAW" old_raw: ULong, NOMOD;
+        "RVAL" raw_value: ULong, NOMOD PP INTEREST0;
+        "ORAW" old_raw: ULong, NOMOD INTEREST3;
         ..readback(ULong);
         "MASK" mask: ULong, NOMOD;
-        "MLST" last_monitored: Long, NOMOD;
-        "OBIT" old_bits: Long, NOMOD;
+        "MLST" last_monitored: Long, NOMOD INTEREST3;
+        "OBIT" old_bits: Long, NOMOD INTEREST3;
         "SHFT" shift: UShort;
         ..simulation(OutLink, SIMM);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: Long;
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: Long, INTEREST2;
     }
     arrays {
         bits: [UChar(); 32] [ASL0 SPECIAL PP] "B" BITS;

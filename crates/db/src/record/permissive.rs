@@ -10,11 +10,11 @@ record_fields! {
     /// A pair of flags.
     Permissive
     fields {
-        "VAL" value: UShort, ASL0 PP;
-        "WFLG" wait_flag: UShort, PP;
+        "VAL" value: UShort, ASL0 PP INTEREST0;
+        "WFLG" wait_flag: UShort, PP INTEREST0;
         "LABL" label: String(20), PP;
-        "OVAL" old_value: UShort, NOMOD;
-        "OFLG" old_wait_flag: UShort, NOMOD;
+        "OVAL" old_value: UShort, NOMOD INTEREST3;
+        "OFLG" old_wait_flag: UShort, NOMOD INTEREST3;
     }
     arrays {
     }

@@ -16,12 +16,12 @@ record_fields! {
     /// A text formatted from a format string and values.
     Printf
     fields {
-        "VAL" value: String(0), ASL0 PP SPECIAL;
+        "VAL" value: String(0), ASL0 PP SPECIAL INTEREST0;
         "SIZV" size: UShort = 41, NOMOD;
-        "LEN" length: ULong, NOMOD;
+        "LEN" length: ULong, NOMOD INTEREST0;
         "OUT" output: OutLink, DEVICE;
-        "FMT" format: String(81), PP;
-        "IVLS" invalid_text: String(16) = "LNK".into();
+        "FMT" format: String(81), PP INTEREST0;
+        "IVLS" invalid_text: String(16) = "LNK".into(), INTEREST0;
     }
     arrays {
         inputs: [InLink(); 10] [] "INP" ZERO_TO_9;

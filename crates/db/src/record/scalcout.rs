@@ -23,14 +23,14 @@ record_fields! {
     /// An expression of numbers and texts, with an output.
     SCalcOut
     fields {
-        "VERS" version: Double = 1.0, NOMOD;
+        "VERS" version: Double = 1.0, NOMOD INTEREST0;
         ..expression_output(80, "", SYNAPPS_OOPT);
-        "SVAL" text_value: String(40), ASL0;
-        "PSVL" previous_text: String(40), NOMOD;
-        "OSV" output_text: String(40), ASL0;
-        "POSV" old_output_text: String(40), NOMOD;
+        "SVAL" text_value: String(40), ASL0 INTEREST0;
+        "PSVL" previous_text: String(40), NOMOD INTEREST0;
+        "OSV" output_text: String(40), ASL0 INTEREST0;
+        "POSV" old_output_text: String(40), NOMOD INTEREST0;
         "WAIT" waits: Menu(menu::SCALCOUT_WAIT);
-        "OEVT" output_event: UShort, ASL0;
+        "OEVT" output_event: UShort, ASL0 INTEREST0;
         "PREC" precision: Short;
         ..limits(Double;;);
     }
@@ -39,10 +39,10 @@ record_fields! {
         text_inputs: [InLink(); 12] [SPECIAL] "IN" AA_TO_LL;
         input_states: [Menu(menu::CALCOUT_INAV); 12] [NOMOD] "IN" A_TO_L "V";
         text_input_states: [Menu(menu::CALCOUT_INAV); 12] [NOMOD] "I" AA_TO_LL "V";
-        args: [Double(); 12] [PP] "" A_TO_L;
-        texts: [String(40); 12] [PP] "" AA_TO_LL;
-        last_args: [Double(); 12] [NOMOD] "P" A_TO_L;
-        last_texts: [String(40); 12] [NOMOD] "P" AA_TO_LL;
+        args: [Double(); 12] [PP INTEREST0] "" A_TO_L;
+        texts: [String(40); 12] [PP INTEREST4] "" AA_TO_LL;
+        last_args: [Double(); 12] [NOMOD INTEREST3] "P" A_TO_L;
+        last_texts: [String(40); 12] [NOMOD INTEREST4] "P" AA_TO_LL;
     }
     private {
         common: Common;

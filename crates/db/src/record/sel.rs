@@ -17,18 +17,18 @@ record_fields! {
     /// A selection of inputs.
     Sel
     fields {
-        "VAL" value: Double, ASL0 NOMOD;
-        "SELM" select_mode: Menu(menu::SEL_SELM);
-        "SELN" selection: UShort;
+        "VAL" value: Double, ASL0 NOMOD INTEREST0;
+        "SELM" select_mode: Menu(menu::SEL_SELM), INTEREST0;
+        "SELN" selection: UShort, INTEREST0;
         "PREC" precision: Short, PROP;
         "NVL" selection_link: InLink;
         ..limits(Double; PROP; PROP);
-        "NLST" old_selection: UShort, NOMOD;
+        "NLST" old_selection: UShort, NOMOD INTEREST3;
     }
     arrays {
         inputs: [InLink(); 12] [] "INP" A_TO_L;
-        args: [Double(); 12] [PP] "" A_TO_L;
-        last_args: [Double(); 12] [NOMOD] "L" A_TO_L;
+        args: [Double(); 12] [PP INTEREST0] "" A_TO_L;
+        last_args: [Double(); 12] [NOMOD INTEREST3] "L" A_TO_L;
     }
     private {
         common: Common;

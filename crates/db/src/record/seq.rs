@@ -15,11 +15,11 @@ record_fields! {
     /// Values for up to sixteen fields, one after another.
     Seq
     fields {
-        "VAL" value: Long, ASL0 PP;
+        "VAL" value: Long, ASL0 PP INTEREST0;
         ..selection();
         "OFFS" offset: Short;
         "SHFT" shift: Short = -1;
-        "OLDN" old_selection: UShort;
+        "OLDN" old_selection: UShort, INTEREST4;
         "PREC" precision: Short;
     }
     arrays {

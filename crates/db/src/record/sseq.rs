@@ -20,12 +20,12 @@ record_fields! {
     /// Values and texts for up to ten fields, one after another.
     SSeq
     fields {
-        "VAL" value: Long, ASL0 PP;
+        "VAL" value: Long, ASL0 PP INTEREST0;
         ..selection();
         "PREC" precision: Short;
         "ABORT" is_aborted: Short, SPECIAL;
         "ABORTING" is_aborting: Short, NOMOD;
-        "BUSY" is_busy: Short, NOMOD;
+        "BUSY" is_busy: Short, NOMOD INTEREST0;
     }
     arrays {
         delays: [Double(); 10] [] "DLY" ONE_TO_A;

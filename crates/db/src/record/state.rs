@@ -10,8 +10,8 @@ record_fields! {
     /// The name of a state.
     State
     fields {
-        "VAL" value: String(20), ASL0 PP;
-        "OVAL" old_value: String(20), NOMOD;
+        "VAL" value: String(20), ASL0 PP INTEREST0;
+        "OVAL" old_value: String(20), NOMOD INTEREST3;
     }
     arrays {
     }

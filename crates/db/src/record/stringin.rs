@@ -16,13 +16,13 @@ record_fields! {
     /// A text input.
     StringIn
     fields {
-        "VAL" value: String(40), ASL0 PP;
-        "OVAL" output_value: String(40), NOMOD;
+        "VAL" value: String(40), ASL0 PP INTEREST0;
+        "OVAL" output_value: String(40), NOMOD INTEREST3;
         "INP" input: InLink, DEVICE;
         "MPST" post_value: Menu(menu::STRING_POST);
         "APST" post_archive: Menu(menu::STRING_POST);
         ..simulation(InLink, YES_NO);
-        "SVAL" simulation_value: String(40), PP;
+        "SVAL" simulation_value: String(40), PP INTEREST0;
     }
     arrays {
     }

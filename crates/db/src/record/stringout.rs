@@ -16,16 +16,16 @@ record_fields! {
     /// A text output.
     StringOut
     fields {
-        "VAL" value: String(40), ASL0 PP;
-        "OVAL" output_value: String(40), NOMOD;
+        "VAL" value: String(40), ASL0 PP INTEREST0;
+        "OVAL" output_value: String(40), NOMOD INTEREST3;
         "DOL" desired_output: InLink;
         "OMSL" output_mode: Menu(menu::OMSL);
         "OUT" output: OutLink, DEVICE;
         "MPST" post_value: Menu(menu::STRING_POST);
         "APST" post_archive: Menu(menu::STRING_POST);
         ..simulation(OutLink, YES_NO);
-        "IVOA" invalid_action: Menu(menu::IVOA);
-        "IVOV" invalid_value: String(40);
+        "IVOA" invalid_action: Menu(menu::IVOA), INTEREST2;
+        "IVOV" invalid_value: String(40), INTEREST2;
     }
     arrays {
     }

@@ -19,7 +19,7 @@ record_fields! {
     /// A record that calls a routine with its inputs.
     Sub
     fields {
-        "VAL" value: Double, ASL0 PP;
+        "VAL" value: Double, ASL0 PP INTEREST0;
         "INAM" init_routine_name: String(40), NOMOD;
         "SNAM" routine_name: String(40), SPECIAL;
         "PREC" precision: Short, PROP;
@@ -28,8 +28,8 @@ record_fields! {
     }
     arrays {
         inputs: [InLink(); 21] [] "INP" A_TO_U;
-        args: [Double(); 21] [PP] "" A_TO_U;
-        last_args: [Double(); 21] [NOMOD] "L" A_TO_U;
+        args: [Double(); 21] [PP INTEREST0] "" A_TO_U;
+        last_args: [Double(); 21] [NOMOD INTEREST3] "L" A_TO_U;
     }
     private {
         common: Common;

@@ -17,7 +17,7 @@ record_fields! {
     /// A part of another array.
     SubArray
     fields {
-        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
+        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL INTEREST0;
         "PREC" precision: Short, PROP;
         "FTVL" element_type: Menu(menu::FTYPE), NOMOD;
         "INP" input: InLink, DEVICE;
@@ -25,10 +25,10 @@ record_fields! {
         "HOPR" display_high: Double, PROP;
         "LOPR" display_low: Double, PROP;
         "MALM" capacity: ULong = 1, NOMOD PROP;
-        "NELM" n_wanted: ULong = 1, PP;
-        "INDX" first: ULong, PP;
-        "BUSY" busy: Short, NOMOD;
-        "NORD" length: Long, NOMOD;
+        "NELM" n_wanted: ULong = 1, PP INTEREST0;
+        "INDX" first: ULong, PP INTEREST0;
+        "BUSY" busy: Short, NOMOD INTEREST0;
+        "NORD" length: Long, NOMOD INTEREST0;
     }
     arrays {
     }

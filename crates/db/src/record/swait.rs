@@ -24,36 +24,36 @@ record_fields! {
         "VERS" version: Float = 1.0, NOMOD;
         "HOPR" display_high: Float, ASL0;
         "LOPR" display_low: Float, ASL0;
-        "INIT" is_initial: Short = 1, NOMOD;
+        "INIT" is_initial: Short = 1, NOMOD INTEREST3;
         "DOLN" desired: InLink, ASL0 SPECIAL PLAIN;
         "OUTN" output: OutLink, ASL0 SPECIAL PLAIN;
         "DOLV" desired_state: Menu(menu::SWAIT_INAV), NOMOD;
         "OUTV" output_state: Menu(menu::SWAIT_INAV), NOMOD;
-        "CALC" expression: String(36), ASL0 SPECIAL EXPRESSION;
+        "CALC" expression: String(36), ASL0 SPECIAL EXPRESSION INTEREST0;
         "CLCV" expression_state: Long;
-        "VAL" value: Double;
-        "OVAL" old_value: Double;
+        "VAL" value: Double, INTEREST0;
+        "OVAL" old_value: Double, INTEREST0;
         "PREC" precision: Short;
         "OOPT" output_option: Menu(menu::SYNAPPS_OOPT);
         "ODLY" output_delay: Float, ASL0;
         "DOPT" output_source: Menu(menu::SWAIT_DOPT);
         "DOLD" desired_value: Double, ASL0;
-        "OEVT" output_event: UShort, ASL0;
+        "OEVT" output_event: UShort, ASL0 INTEREST0;
         "ADEL" archive_deadband: Double;
         "MDEL" monitor_deadband: Double;
-        "ALST" last_archived: Double, NOMOD;
-        "MLST" last_monitored: Double, NOMOD;
+        "ALST" last_archived: Double, NOMOD INTEREST3;
+        "MLST" last_monitored: Double, NOMOD INTEREST3;
         "SIOL" simulation_value_link: InLink;
-        "SVAL" simulation_value: Double;
+        "SVAL" simulation_value: Double, INTEREST0;
         "SIML" simulation_mode_link: InLink;
         "SIMM" simulation_mode: Menu(menu::YES_NO);
-        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
+        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR), INTEREST2;
     }
     arrays {
         inputs: [InLink(); 12] [ASL0 SPECIAL PLAIN] "IN" A_TO_L "N";
         input_states: [Menu(menu::SWAIT_INAV); 12] [NOMOD] "IN" A_TO_L "V";
-        args: [Double(); 12] [PP] "" A_TO_L;
-        last_args: [Double(); 12] [] "L" A_TO_L;
+        args: [Double(); 12] [PP INTEREST0] "" A_TO_L;
+        last_args: [Double(); 12] [INTEREST3] "L" A_TO_L;
         interrupts: [Menu(menu::SWAIT_INAP); 12] [] "IN" A_TO_L "P" = menu::YES;
     }
     private {

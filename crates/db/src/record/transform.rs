@@ -21,7 +21,7 @@ record_fields! {
         "VERS" version: Float = 5.8, NOMOD;
         "IVLA" invalid_action: Menu(menu::TRANSFORM_IVLA);
         "COPT" calculation_option: Menu(menu::TRANSFORM_COPT);
-        "VAL" value: Double;
+        "VAL" value: Double, INTEREST0;
         "EGU" units: String(16);
         "PREC" precision: Short;
         "MAP" put_bits: Short;
@@ -31,8 +31,8 @@ record_fields! {
         expression_states: [Long(); 16] [] "C" A_TO_P "V";
         inputs: [InLink(); 16] [SPECIAL] "INP" A_TO_P;
         outputs: [OutLink(); 16] [SPECIAL] "OUT" A_TO_P;
-        args: [Double(); 16] [PP SPECIAL] "" A_TO_P;
-        last_args: [Double(); 16] [NOMOD] "L" A_TO_P;
+        args: [Double(); 16] [PP SPECIAL INTEREST0] "" A_TO_P;
+        last_args: [Double(); 16] [NOMOD INTEREST3] "L" A_TO_P;
         comments: [String(39); 16] [] "CMT" A_TO_P;
         input_states: [Menu(menu::CALCOUT_INAV); 16] [NOMOD] "I" A_TO_P "V";
         output_states: [Menu(menu::CALCOUT_INAV); 16] [NOMOD] "O" A_TO_P "V";

@@ -19,7 +19,7 @@ record_fields! {
         ..array();
         "RARM" rearm: Short, PP;
         "INP" input: InLink, DEVICE;
-        "BUSY" busy: Short, NOMOD;
+        "BUSY" busy: Short, NOMOD INTEREST0;
         ..simulation(InLink, YES_NO);
     }
     arrays {
