@@ -1,6 +1,7 @@
 //! Channel names and link texts as a hostile client would write them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use fastrand::Rng;
 use fodo_data::{EventMask, Now, Value};
 use fodo_db::{Database, FilterChain, Input, Loader, PutError};
 
@@ -51,23 +52,15 @@ const PARTS: &[&str] = &[
     "null",
 ];
 
-/// The next number of a pseudorandom sequence.
-fn next(seed: &mut u64) -> usize {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    usize::try_from(*seed >> 33).unwrap()
-}
-
 /// Concatenates some parts, and sometimes drops or duplicates a character.
-fn text(seed: &mut u64) -> String {
+fn text(random: &mut Rng) -> String {
     let mut text = String::new();
-    for _ in 0..=next(seed) % 5 {
-        text.push_str(PARTS[next(seed) % PARTS.len()]);
+    for _ in 0..=random.usize(..5) {
+        text.push_str(PARTS[random.usize(..PARTS.len())]);
     }
     let mut characters: Vec<char> = text.chars().collect();
-    let at = next(seed) % characters.len();
-    match next(seed) % 4 {
+    let at = random.usize(..characters.len());
+    match random.u8(..4) {
         0 => drop(characters.remove(at)),
         1 => characters.insert(at, characters[at]),
         _ => {}
@@ -85,11 +78,11 @@ fn database() -> Database {
 #[test]
 fn every_channel_name_opens_a_working_channel_or_returns_an_error() {
     let database = database();
-    let (mut seed, mut n_filtered, mut n_refused) = (0x9e37_79b9_7f4a_7c15, 0, 0);
+    let (mut random, mut n_filtered, mut n_refused) = (Rng::with_seed(1), 0, 0);
 
     for _ in 0..100_000 {
-        let field = ["wave.", "wave.VAL", "ai.", "text.DESC", "text.DESC$"][next(&mut seed) % 5];
-        let name = format!("{field}{}", text(&mut seed));
+        let field = ["wave.", "wave.VAL", "ai.", "text.DESC", "text.DESC$"][random.usize(..5)];
+        let name = format!("{field}{}", text(&mut random));
         match database.channel(&name) {
             Ok(channel) => {
                 n_filtered += usize::from(!channel.filters.is_empty());
@@ -115,10 +108,10 @@ fn random_puts_to_a_link_field_never_prevent_record_processing() {
     let (link, process) = (database.field("ai.INP").unwrap(), database.field("ai.PROC").unwrap());
     let mut events = Vec::new();
     let mut put = |field, value| database.handle(Input::Put { field, value, put: None }, Now::for_test(), &mut events);
-    let (mut seed, mut n_taken) = (0x2545_f491_4f6c_dd1d, 0);
+    let (mut random, mut n_taken) = (Rng::with_seed(2), 0);
 
     for _ in 0..20_000 {
-        n_taken += usize::from(put(link, Value::from(text(&mut seed).as_str())).is_ok());
+        n_taken += usize::from(put(link, Value::from(text(&mut random).as_str())).is_ok());
         let done = put(process, Value::from(1_i32));
         assert!(matches!(done, Ok(()) | Err(PutError::ProcessingFailed)), "{done:?}");
     }

@@ -47,7 +47,7 @@ fn records_aliases_and_fields_are_listed() {
 
 #[test]
 fn a_field_is_of_interest_from_the_level_in_its_row_on() {
-    let types = ["ao", "calc", "aSub", "lsi", "lso", "bi", "acalcout", "motor", "unknown"];
+    let types = ["ao", "calc", "aSub", "lsi", "lso", "bi", "acalcout"];
     let records: String = types.iter().map(|name| format!("record({name}, {name}) {{}}\n")).collect();
     let database = database(&records);
     let level = |record: &str, field: &str| {
@@ -60,7 +60,6 @@ fn a_field_is_of_interest_from_the_level_in_its_row_on() {
     assert_eq!([level("lsi", "OLEN"), level("lso", "OLEN")], [0, 3]);
     assert_eq!([level("aSub", "ONAM"), level("bi", "ONAM")], [3, 1]);
     assert_eq!(["NUSE", "DLYA", "AA", "PA"].map(|field| level("acalcout", field)), [1, 0, 0, 3]);
-    assert_eq!([level("motor", "RBV"), level("motor", "VELO"), level("unknown", "VAL")], [0, 1, 0]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 
+use fastrand::Rng;
 use fodo_data::{Kind, Now, Value};
 use fodo_db::{Database, Input, LoadError, Loader, Macros, UndefinedMacros};
 
@@ -397,21 +398,15 @@ fn loading_mutated_database_files_never_panics() {
     let seed = "record(calc, \"$(P=x)a\") { # c\n field(CALC, \"A+B*(C-1)\") field(INPA, \"b PP MS\")\n \
                 info(n, {a: [1, \"}\"]}) alias(\"q\")\n}\ninclude \"f\"\nrecord(ao, b) { field(OUT, \"[1, 2]\") }\n\
                 record(mbbo, c) { field(ZRST, \"\\x41\\101\") field(NELM, 3) }\n";
-    let mut state = 0x1234_5678_u64;
-    let mut random = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % n as u64) as usize
-    };
+    let mut random = Rng::with_seed(1);
     for _ in 0..4_000 {
         let mut bytes = seed.as_bytes().to_vec();
-        for _ in 0..=random(4) {
-            let place = random(bytes.len().max(1));
-            match random(4) {
-                0 if !bytes.is_empty() => bytes[place] = random(256) as u8,
+        for _ in 0..=random.usize(..4) {
+            let place = random.usize(..bytes.len().max(1));
+            match random.u8(..4) {
+                0 if !bytes.is_empty() => bytes[place] = random.u8(..),
                 1 if !bytes.is_empty() => drop(bytes.remove(place)),
-                2 => bytes.insert(place, b"(){}[]\"\\$#,=\n\0"[random(14)]),
+                2 => bytes.insert(place, b"(){}[]\"\\$#,=\n\0"[random.usize(..14)]),
                 _ => bytes.truncate(place.max(1)),
             }
         }
@@ -435,20 +430,14 @@ fn loading_mutated_substitutions_and_templates_never_panics() {
         "global { P=\"$(P)x\" }\nfile \"a$(N=1)\" { # c\n pattern { A, B } { 1, \"2\\\"\" } {'x' ${Y}}\n}\nfile b { {A=1,B=$(A,B=2)} }\ninclude f\n",
         "record(ai, \"$(P)$(A=$(B,C='d'))\")\ninclude \"f\"\nsubstitute \"A=1,B=$(A)\"\n${X} $(Y\n",
     ];
-    let mut state = 0x9e37_79b9_u64;
-    let mut random = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % n as u64) as usize
-    };
+    let mut random = Rng::with_seed(2);
     for round in 0..2_000 {
         let mut bytes = seeds[round % 2].as_bytes().to_vec();
-        for _ in 0..=random(4) {
-            let place = random(bytes.len().max(1));
-            match random(3) {
-                0 if !bytes.is_empty() => bytes[place] = random(256) as u8,
-                1 => bytes.insert(place, b"(){}[]\"'\\$#,=\n "[random(15)]),
+        for _ in 0..=random.usize(..4) {
+            let place = random.usize(..bytes.len().max(1));
+            match random.u8(..3) {
+                0 if !bytes.is_empty() => bytes[place] = random.u8(..),
+                1 => bytes.insert(place, b"(){}[]\"'\\$#,=\n "[random.usize(..15)]),
                 _ => bytes.truncate(place.max(1)),
             }
         }

@@ -243,9 +243,9 @@ fn searcher_and_responder_survive_any_datagram() {
         })
         .collect();
     for seed in 0..20_000 {
-        let mut chance = Chance(seed);
-        let messages = datagrams[chance.below(2)].repeat(1 + chance.below(30));
-        let bytes = chance.mutated(&messages);
+        let mut random = Rng::with_seed(seed);
+        let messages = datagrams[random.usize(..2)].repeat(random.usize(1..=30));
+        let bytes = mutated(&messages, &mut random);
         let now = Now::for_test();
         let mut searcher = Searcher::new(seed);
         (0..4).for_each(|cid| searcher.add(Cid(cid), "w:float", now));
@@ -270,10 +270,10 @@ fn beacon_monitor_and_repeater_survive_any_datagram_without_amplification() {
     });
     let beacon = beacon.unwrap();
     for seed in 0..20_000 {
-        let mut chance = Chance(seed);
+        let mut random = Rng::with_seed(seed);
         let messages =
-            [beacon.clone(), fodo_ca::repeater::registration()][chance.below(2)].repeat(1 + chance.below(30));
-        let bytes = chance.mutated(&messages);
+            [beacon.clone(), fodo_ca::repeater::registration()][random.usize(..2)].repeat(random.usize(1..=30));
+        let bytes = mutated(&messages, &mut random);
         let now = Now::for_test();
         let mut beacons = BeaconMonitor::new(now);
         let mut repeater = Repeater::new(5065);

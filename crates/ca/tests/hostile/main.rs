@@ -14,6 +14,7 @@ mod unfinished;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fastrand::Rng;
 use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -24,31 +25,21 @@ use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
 use recording::{Recording, Way};
 
-/// Reproducible pseudo-random numbers from a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % n.max(1)
-    }
-
-    /// A copy with bytes overwritten, removed, duplicated or inserted.
-    fn mutated(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut bytes = bytes.to_vec();
-        for _ in 0..1 + self.below(6) {
-            let at = self.below(bytes.len());
-            let end = (at + self.below(40)).min(bytes.len());
-            match self.below(5) {
-                0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (at % 8)),
-                1 => bytes[at..end].fill([0, 0xff, 0x7f][at % 3]),
-                2 => drop(bytes.drain(at..end)),
-                3 => bytes.extend_from_within(at..end),
-                _ => (at..end).for_each(|at| bytes[at] = self.below(256) as u8),
-            }
+/// A copy with bytes overwritten, removed, duplicated or inserted.
+fn mutated(bytes: &[u8], random: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..random.usize(1..=6) {
+        let at = random.usize(..bytes.len().max(1));
+        let end = (at + random.usize(..40)).min(bytes.len());
+        match random.u8(..5) {
+            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (at % 8)),
+            1 => bytes[at..end].fill([0, 0xff, 0x7f][at % 3]),
+            2 => drop(bytes.drain(at..end)),
+            3 => bytes.extend_from_within(at..end),
+            _ => random.fill(&mut bytes[at..end]),
         }
-        bytes
     }
+    bytes
 }
 
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
@@ -406,13 +397,13 @@ fn a_server_circuit_survives_any_bytes_with_bounded_memory() {
         .collect();
     let (mut n_closed, mut n_open) = (0, 0);
     for seed in 0..3000 {
-        let mut chance = Chance(seed);
-        let mut bytes = chance.mutated(&recordings[seed as usize % recordings.len()]);
+        let mut random = Rng::with_seed(seed);
+        let mut bytes = mutated(&recordings[seed as usize % recordings.len()], &mut random);
         if seed % 8 == 0 {
-            bytes = (0..1000).map(|_| chance.below(256) as u8).collect();
+            bytes = (0..1000).map(|_| random.u8(..)).collect();
         }
         let mut server = Server::new();
-        let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
+        let piece = [1, 7, 64, 1000, usize::MAX][random.usize(..5)];
         for piece in bytes.chunks(piece) {
             server.receive(&[piece.to_vec()]);
             // Each message has at least 16 bytes, and causes at most one event for itself and one for the identity.
@@ -439,14 +430,14 @@ fn a_client_circuit_survives_any_bytes_with_bounded_memory() {
         .map(|recording| recording.messages_to(Way::ToClient).iter().flat_map(recording::Message::bytes).collect())
         .collect();
     for seed in 0..3000 {
-        let mut chance = Chance(seed);
-        let bytes = chance.mutated(&recordings[seed as usize % recordings.len()]);
+        let mut random = Rng::with_seed(seed);
+        let bytes = mutated(&recordings[seed as usize % recordings.len()], &mut random);
         let now = Now::for_test();
         let mut circuit = client_circuit(now);
         circuit.subscribe(Sid(1), DbrType(20), 0, EventMask::VALUE, SubscriptionId(1));
         let pending_bytes = circuit.pending_bytes();
         let mut events = Vec::new();
-        let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
+        let piece = [1, 7, 64, 1000, usize::MAX][random.usize(..5)];
         bytes.chunks(piece).for_each(|piece| circuit.received(piece, now, &mut events));
         circuit.tick(now + Duration::from_secs(30), &mut events);
         circuit.tick(now + Duration::from_secs(60), &mut events);

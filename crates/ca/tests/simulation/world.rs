@@ -13,9 +13,10 @@ use fodo_data::{EventMask, Now, Reading, Value};
 use fodo_engine::ring::{Cursor, Post, Ring};
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
-/// The source of decisions: a seed, or bytes until they are used up.
+/// The source of decisions: random numbers, or bytes until they are used up.
 pub enum Chance {
-    Seed(u64),
+    /// Returns a number below its argument.
+    Random(Box<dyn FnMut(usize) -> usize>),
     Script(VecDeque<u8>),
 }
 
@@ -23,10 +24,7 @@ impl Chance {
     /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         match self {
-            Chance::Seed(seed) => {
-                *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                ((*seed >> 33) as usize) % n.max(1)
-            }
+            Chance::Random(below) => below(n.max(1)),
             // The maximum leads to large pieces, so that the rest ends soon.
             Chance::Script(bytes) if bytes.is_empty() => n.max(1) - 1,
             Chance::Script(bytes) => {
