@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand};
 
@@ -21,7 +20,7 @@ use crate::runner::{self, RunSettings};
 use crate::scenario::{Scenario, Suite};
 use crate::server::ServerKind;
 use crate::worker::WorkerCommand;
-use crate::{report, statistics, tables};
+use crate::{report, tables};
 
 const ABOUT: &str = "\
 The performance laboratory: compares Fodo and its peers doing the same work.
@@ -343,9 +342,8 @@ fn or_all<T: Clone>(chosen: Vec<T>, all: &[T]) -> Vec<T> {
 }
 
 fn new_seed() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Short enough to be typed again.
-    statistics::Random::new(since_1970.as_nanos() as u64).bits() % 1_000_000
+    fastrand::u64(..1_000_000)
 }
 
 #[cfg(test)]

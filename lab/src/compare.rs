@@ -19,11 +19,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use fastrand::Rng;
 use serde::Serialize;
 
 use crate::result::{Key, ResultFile, ResultRow, RowVerdict, is_same_in_all_schemas};
 use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
-use crate::statistics::{Random, Ratio, Summary, median_of_resample, quantile};
+use crate::statistics::{Ratio, Summary, median_of_resample, quantile};
 
 /// Minimum relative change of a median that counts as a difference.
 pub const LEAST: f64 = 0.10;
@@ -303,7 +304,7 @@ impl ClientChange {
         let shares: Vec<f64> = rows.iter().map(|(a, _)| drift_of(drifts, &a.series)).collect();
         let whole = longer(rows, &vec![1.0; rows.len()], median)?;
         let ratio = longer(rows, &shares, median)?;
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         let mut drawn: Vec<f64> = (0..N_DRAWS)
             .filter_map(|_| longer(rows, &shares, |row| median_of_resample(&row.samples, &mut random)))
             .collect();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Instant, UNIX_EPOCH};
 
+use fastrand::Rng;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -23,7 +24,6 @@ use crate::placement::{CpuChoice, HostLink, Placement};
 use crate::result::{PeerInfo, ResultFile, ResultRow};
 use crate::scenario::{self, DriverTaskRunner, LabTask, MeasuredRequest, Scenario, Suite};
 use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
-use crate::statistics::Random;
 
 /// A client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -356,7 +356,7 @@ fn start_servers(
 /// Repetition by repetition, each in random order, so that drift of the machine affects all equally. A pair whose
 /// process does all repetitions has them together, at a random position.
 fn driver_runs(pairs: &[ClientServerPair], cpus: &CpuChoice, settings: &RunSettings) -> Vec<DriverRun> {
-    let mut random = Random::new(settings.seed);
+    let mut random = Rng::with_seed(settings.seed);
     let of = |(pair, placement): &(ClientServerPair, Placement), repetition| DriverRun {
         pair: *pair,
         placement: *placement,
@@ -404,7 +404,7 @@ fn order(tasks: &[LabTask], seed: u64) -> Vec<usize> {
             None => groups.push(vec![index]),
         }
     }
-    Random::new(seed).shuffle(&mut groups);
+    Rng::with_seed(seed).shuffle(&mut groups);
     groups.concat()
 }
 

@@ -1,5 +1,6 @@
-//! Medians, quartiles and bootstrap intervals; the only random numbers of the laboratory, seeded.
+//! Medians, quartiles and bootstrap intervals. A seed determines the resamples.
 
+use fastrand::Rng;
 use serde::Serialize;
 
 /// Number of bootstrap resamples; with more, the ends of the interval no longer change visibly.
@@ -29,7 +30,7 @@ impl Summary {
     pub fn of(samples: &[f64], seed: u64) -> Option<Summary> {
         let sorted = sorted(samples);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         let medians = (0..N_RESAMPLES).map(|_| median_of_resample(&sorted, &mut random)).collect();
         Some(Summary {
             n: sorted.len(),
@@ -58,7 +59,7 @@ impl Ratio {
         let (samples, base) = (sorted(samples), sorted(base));
         let base_median = quantile(&base, 0.5).filter(|median| *median != 0.0)?;
         let ratio = quantile(&samples, 0.5)? / base_median;
-        let mut random = Random::new(seed);
+        let mut random = Rng::with_seed(seed);
         let ratios = (0..N_RESAMPLES)
             .map(|_| median_of_resample(&samples, &mut random) / median_of_resample(&base, &mut random))
             .collect();
@@ -99,9 +100,9 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
 }
 
 /// The median of a resample of the same size, drawn with replacement.
-pub fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
+pub fn median_of_resample(samples: &[f64], random: &mut Rng) -> f64 {
     let mut resample: Vec<f64> =
-        (0..samples.len()).filter_map(|_| samples.get(random.below(samples.len())).copied()).collect();
+        (0..samples.len()).filter_map(|_| samples.get(random.usize(..samples.len())).copied()).collect();
     resample.sort_by(f64::total_cmp);
     quantile(&resample, 0.5).unwrap_or(f64::NAN)
 }
@@ -109,41 +110,6 @@ pub fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
 fn middle_95(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     Some((quantile(&values, 0.025)?, quantile(&values, 0.975)?))
-}
-
-/// A seeded pseudorandom generator: the same seed gives the same sequence. For order and resampling, not for secrets.
-///
-/// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014), SplitMix.
-#[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
-
-impl Random {
-    /// Creates a generator from a seed.
-    pub fn new(seed: u64) -> Random {
-        Random { state: seed }
-    }
-
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from 0 to `n - 1`; 0 when `n` is 0. Its bias is below n / 2^64.
-    pub fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.bits()) * n as u128) >> 64) as usize
-    }
-
-    /// Puts `items` in random order.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -194,19 +160,5 @@ mod tests {
         assert_eq!(Summary::of(&[], 1), None);
         assert_eq!(Ratio::of(&[1.0], &[], 1), None);
         assert_eq!(Ratio::of(&[1.0], &[0.0], 1), None);
-    }
-
-    #[test]
-    fn a_seed_determines_the_shuffle_order_and_keeps_every_element() {
-        let mut once: Vec<u32> = (0..50).collect();
-        let mut again = once.clone();
-
-        Random::new(42).shuffle(&mut once);
-        Random::new(42).shuffle(&mut again);
-
-        assert_eq!(once, again);
-        assert_ne!(once, (0..50).collect::<Vec<_>>());
-        once.sort_unstable();
-        assert_eq!(once, (0..50).collect::<Vec<_>>());
     }
 }

@@ -1,24 +1,7 @@
 //! Synthetic results, for tests of the library and of the pages.
 
+use fastrand::Rng;
 use fodo_lab::result::{Ledger, PeerInfo, QuestionAnswer, Resources, ResultFile, ResultRow, RowVerdict};
-
-/// Marsaglia's xorshift pseudorandom generator.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn bits(&mut self) -> u64 {
-        for _ in 0..3 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-        }
-        self.0
-    }
-}
 
 /// The noise of the repetitions.
 #[derive(Clone, Copy, Debug)]
@@ -37,24 +20,20 @@ impl Noise {
     /// All kinds of noise.
     pub const ALL: [Noise; 4] = [Noise::Normal, Noise::Outliers, Noise::Skewed, Noise::Ties];
 
-    fn factor(self, random: &mut Random) -> f64 {
+    fn factor(self, random: &mut Rng) -> f64 {
         let normal = 1.0 + 0.04 * normal(random);
         match self {
             Noise::Normal | Noise::Ties => normal,
-            Noise::Outliers if share(random) < 0.1 => 1.5 * normal,
+            Noise::Outliers if random.f64() < 0.1 => 1.5 * normal,
             Noise::Outliers => normal,
-            Noise::Skewed => normal - 0.04 * share(random).max(1e-9).ln(),
+            Noise::Skewed => normal - 0.04 * random.f64().max(1e-9).ln(),
         }
     }
 }
 
-fn share(random: &mut Random) -> f64 {
-    random.bits() as f64 / u64::MAX as f64
-}
-
 /// Approximately normal: the sum of twelve uniform distributions.
-fn normal(random: &mut Random) -> f64 {
-    (0..12).map(|_| share(random)).sum::<f64>() - 6.0
+fn normal(random: &mut Rng) -> f64 {
+    (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
 }
 
 fn median(samples: &[f64]) -> Option<f64> {
@@ -66,14 +45,14 @@ fn median(samples: &[f64]) -> Option<f64> {
 /// A run of ten questions at ten points with a floor, seven repetitions each; in the first `slow_share` of the
 /// questions Fodo takes `factor` times as long.
 pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> ResultFile {
-    let mut random = Random::new(seed.wrapping_mul(7919));
+    let mut random = Rng::with_seed(seed);
     let mut file = ResultFile::new("quick", "2024-02-29T12:00:00Z");
     for question in 0..10 {
         for point in 1..=10 {
             for (client, server, base_ns) in [("raw", "raw", 11e3), ("fodo", "fodo", 25e3)] {
                 let is_slow = client == "fodo" && f64::from(question) < 10.0 * slow_share;
                 let base_ns = if is_slow { base_ns * factor } else { base_ns };
-                let sample = |random: &mut Random| {
+                let sample = |random: &mut Rng| {
                     let ns = base_ns * noise.factor(random);
                     if matches!(noise, Noise::Ties) { (ns / 1e3).round() * 1e3 } else { ns }
                 };
@@ -130,7 +109,7 @@ const CONTENDERS: [(&str, &str, f64); 9] = [
 /// A run with everything that a page shows: curves, single points, arrays, a load, answers, and rows without a result
 /// for each reason. Its names contain characters that a page must escape.
 pub fn whole() -> ResultFile {
-    let mut random = Random::new(11);
+    let mut random = Rng::with_seed(11);
     let mut file = ResultFile::new("full", "2024-02-29T12:00:00Z");
     file.duration_s = 1234.5;
     file.machine.insert("cpu_model".into(), "A <fast> & \"quiet\" CPU".into());
@@ -163,7 +142,7 @@ fn number(
     contender: &(&str, &str, f64),
     point: u64,
     series: &str,
-    random: &mut Random,
+    random: &mut Rng,
 ) -> ResultRow {
     let (name, title, variant, _, floor_ns, bytes_per_element) = *question;
     let (client, server, factor) = *contender;
@@ -208,7 +187,7 @@ fn percentiles(ns: f64) -> Vec<(f64, f64)> {
     [(50.0, 1.0), (90.0, 1.1), (99.0, 1.5), (99.9, 3.0), (99.99, 9.0)].map(|(share, times)| (share, ns * times)).into()
 }
 
-fn load(random: &mut Random) -> Vec<ResultRow> {
+fn load(random: &mut Rng) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (client, server, factor) in CONTENDERS.into_iter().filter(|contender| contender.0 != "raw") {
         for point in [1000, 10_000] {
