@@ -76,13 +76,13 @@ impl Database {
 
     /// The info items of a record, in the order of loading: names and values.
     pub fn info_items(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
-        let wanted = self.core.index.get(record.as_bytes()).copied();
+        let number = self.core.index.get(record.as_bytes()).copied();
         let of = |info: &Info| Some(info.0);
-        let start = self.infos.partition_point(|info| of(info) < wanted);
+        let start = self.infos.partition_point(|info| of(info) < number);
         self.infos
             .iter()
             .skip(start)
-            .take_while(move |info| Some(info.0) == wanted)
+            .take_while(move |info| Some(info.0) == number)
             .map(|(_, name, value)| (name, value))
     }
 

@@ -68,10 +68,10 @@ impl<'a> JsonParser<'a> {
         Some(next)
     }
 
-    fn takes(&mut self, wanted: char) -> bool {
-        let is_there = self.peek() == Some(wanted);
+    fn takes(&mut self, expected: char) -> bool {
+        let is_there = self.peek() == Some(expected);
         if is_there {
-            self.at += wanted.len_utf8();
+            self.at += expected.len_utf8();
         }
         is_there
     }

@@ -13,8 +13,8 @@ const N_TICKS: usize = 20;
 /// The errors that the loader of `fodo check` reports for a file after another file was loaded. It verifies that the
 /// valid parts of the file are loaded.
 fn load_errors(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
-    let mut open = |wanted: &str| {
-        let found = files.iter().find(|(name, _)| *name == wanted);
+    let mut open = |requested: &str| {
+        let found = files.iter().find(|(name, _)| *name == requested);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
     };
     let mut loader = Loader::with_places();
@@ -67,8 +67,8 @@ fn exponentially_growing_includes_are_reported_and_only_they_are_dropped() {
     let errors = load_errors(&files, "");
 
     assert!(errors.len() <= 100 && errors.iter().all(|error| error.message.contains("files are included")));
-    let mut open = |wanted: &str| {
-        let found = files.iter().find(|(name, _)| *name == wanted);
+    let mut open = |requested: &str| {
+        let found = files.iter().find(|(name, _)| *name == requested);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
     };
     assert!(!fodo_db::instances("f0", &Macros::default(), &mut open).1.is_empty());
@@ -79,7 +79,7 @@ fn exponentially_growing_includes_are_reported_and_only_they_are_dropped() {
 #[test]
 fn circular_or_exponentially_growing_macros_are_reported_with_their_position() {
     let doubling: Vec<String> = (0..60).map(|n| format!("M{n}=$(M{0})$(M{0})", n + 1)).collect();
-    for (macros, wanted) in [
+    for (macros, expected) in [
         ("A=$(B),B=$(A)", "contains itself"),
         ("A=x$(A)", "contains itself"),
         (&format!("{},M60=x,A=$(M0)", doubling.join(",")), "macros"),
@@ -88,7 +88,7 @@ fn circular_or_exponentially_growing_macros_are_reported_with_their_position() {
         let errors = load_errors(&[("a", &text)], macros);
 
         assert_eq!(places(&errors), ["a:4:13"], "{macros}");
-        assert!(errors[0].message.contains(wanted), "{}", errors[0]);
+        assert!(errors[0].message.contains(expected), "{}", errors[0]);
     }
 }
 

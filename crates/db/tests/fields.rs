@@ -56,9 +56,9 @@ fn every_field_is_the_same_as_in_softioc() {
         let (empty_text, control) = rest.split_once("\" ").unwrap();
         let [record_type, field, full_type, count, empty_type]: [&str; 5] =
             head.split(' ').collect::<Vec<_>>().try_into().unwrap();
-        let mut compare = |what: &str, wanted: String, got: String| {
-            if wanted != got && !is_intended(record_type, field, what) {
-                writeln!(differences, "{record_type}.{field} {what}: softIoc {wanted:?}, here {got:?}").unwrap();
+        let mut compare = |what: &str, theirs: String, ours: String| {
+            if theirs != ours && !is_intended(record_type, field, what) {
+                writeln!(differences, "{record_type}.{field} {what}: softIoc {theirs:?}, here {ours:?}").unwrap();
             }
         };
         let find = |prefix: &str| database.field(&format!("{prefix}_{record_type}.{field}"));

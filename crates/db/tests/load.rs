@@ -10,8 +10,8 @@ use fodo_db::{Database, Input, LoadError, Loader, Macros, UndefinedMacros};
 
 fn load_files(files: &[(&str, &str)], macros: &str) -> Result<Database, Vec<LoadError>> {
     let mut loader = Loader::with_places();
-    let mut open = |wanted: &str| {
-        let found = files.iter().find(|(name, _)| *name == wanted);
+    let mut open = |requested: &str| {
+        let found = files.iter().find(|(name, _)| *name == requested);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
     };
     loader.load(files[0].0, macros, &mut open)?;
@@ -77,8 +77,8 @@ fn record_names_have_at_most_sixty_bytes() {
     let named = |n_bytes| format!("record(ai, \"{}\") {{}}", "n".repeat(n_bytes));
 
     assert_eq!(load_errors(&named(60), ""), [""; 0]);
-    let told = load_errors(&named(61), "");
-    assert!(told[0].starts_with("file.db:1:12: the name is 61 bytes long; the maximum is 60\n"), "{told:?}");
+    let errors = load_errors(&named(61), "");
+    assert!(errors[0].starts_with("file.db:1:12: the name is 61 bytes long; the maximum is 60\n"), "{errors:?}");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn invalid_scan_rates_are_reported() {
     let too_many: Vec<String> = (1..=198).map(|number| format!("{number} second")).collect();
     let too_many = scan_menu(&too_many.iter().map(String::as_str).collect::<Vec<_>>());
 
-    for (text, line, wanted) in [
+    for (text, line, expected) in [
         (
             "menu(menuScan) { choice(a, \"Passive\") choice(b, \"60 second\") }",
             1,
@@ -367,7 +367,7 @@ fn invalid_scan_rates_are_reported() {
     ] {
         let errors = load(text, "").unwrap_err();
         assert_eq!((errors.len(), errors[0].line), (1, line), "{errors:?}");
-        assert!(errors[0].message.contains(wanted), "{}", errors[0].message);
+        assert!(errors[0].message.contains(expected), "{}", errors[0].message);
     }
     assert_eq!(load_errors(&early, ""), [""; 0]);
 }

@@ -42,11 +42,11 @@ fn every_record_trace_is_the_same_as_recorded() {
         let actual = replay(&expected);
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(path, &actual).unwrap();
-        } else if let Some((line, (wanted, got))) =
-            expected.lines().zip(actual.lines()).enumerate().find(|(_, (wanted, got))| wanted != got)
+        } else if let Some((line, (theirs, ours))) =
+            expected.lines().zip(actual.lines()).enumerate().find(|(_, (theirs, ours))| theirs != ours)
         {
             let name = path.file_name().unwrap().to_string_lossy();
-            writeln!(failures, "{name}:{}\n  expected {wanted}\n  got      {got}", line + 1).unwrap();
+            writeln!(failures, "{name}:{}\n  expected {theirs}\n  actual   {ours}", line + 1).unwrap();
         } else if expected.lines().count() != actual.lines().count() {
             writeln!(failures, "{}: the traces differ in length", path.display()).unwrap();
         }

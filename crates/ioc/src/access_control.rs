@@ -129,10 +129,10 @@ impl AccessControl {
         self.security.is_some()
     }
 
-    /// Part of the rules as text, for groups whose name `wanted` accepts; `None` without an access file.
-    pub fn to_text(&self, part: AccessSection, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    /// Part of the rules as text, for groups whose name `is_selected` accepts; `None` without an access file.
+    pub fn to_text(&self, part: AccessSection, is_selected: &dyn Fn(&str) -> bool) -> Option<String> {
         let security = self.security.as_ref()?;
-        Some(security.read().shown(part, wanted))
+        Some(security.read().shown(part, is_selected))
     }
 
     /// The rights of a client for a field.

@@ -510,10 +510,10 @@ mod tests {
         let mut events = Vec::new();
         let now = Now { monotonic: Instant::now(), wall: std::time::SystemTime::now().into() };
         loader.finish().unwrap().handle(Input::Start, now, &mut events).unwrap();
-        let wanted = events
+        let added = events
             .iter()
             .find_map(|event| if let Event::ExternalLinkAdded { link, .. } = event { Some(*link) } else { None });
-        wanted.unwrap()
+        added.unwrap()
     }
 
     #[test]

@@ -91,7 +91,7 @@ struct FilterState {
     facts: FieldFacts,
     chain: Mutex<FilterChain>,
     /// The event masks of all subscriptions; filters see only these events.
-    wanted: AtomicU8,
+    subscribed: AtomicU8,
 }
 
 /// The number of posts to keep for a PV with up to `count_max` elements.
@@ -114,7 +114,7 @@ impl RecordPv {
             driver,
             field,
             count_max,
-            Some(Box::new(FilterState { of, facts, chain, wanted: AtomicU8::new(0) })),
+            Some(Box::new(FilterState { of, facts, chain, subscribed: AtomicU8::new(0) })),
         )
     }
 
@@ -158,7 +158,7 @@ impl RecordPv {
     /// Posts the result of this channel's filters for a change.
     fn feed(&self, mask: EventMask, reading: &Reading) {
         let Some(filtered) = &self.filtered else { return };
-        let mask = EventMask(mask.0 & filtered.wanted.load(Ordering::Relaxed));
+        let mask = EventMask(mask.0 & filtered.subscribed.load(Ordering::Relaxed));
         if mask.is_empty() {
             return;
         }
@@ -225,7 +225,7 @@ impl Pv for RecordPv {
 
     fn first_update(&self, reading: Reading, mask: EventMask) -> Option<Reading> {
         let Some(filtered) = &self.filtered else { return Some(reading) };
-        filtered.wanted.fetch_or(mask.0, Ordering::Relaxed);
+        filtered.subscribed.fetch_or(mask.0, Ordering::Relaxed);
         let moment = self.driver.filter_context(self.field);
         let (_, reading) = filtered.chain.lock().update(mask, reading, &moment)?;
         Some(reading)

@@ -76,9 +76,9 @@ fn may_write(channel: &Channel) -> bool {
 }
 
 /// Waits until the server reports the rights.
-fn until_may_write(channel: &Channel, wanted: bool) {
+fn until_may_write(channel: &Channel, expected: bool) {
     let start = Instant::now();
-    while may_write(channel) != wanted {
+    while may_write(channel) != expected {
         assert!(start.elapsed() < PATIENCE, "the rights do not change");
         std::thread::yield_now();
     }
@@ -129,10 +129,10 @@ fn a_reloaded_access_file_applies_to_connected_clients_unless_it_is_invalid() {
     running.reload_access().unwrap();
     until_may_write(&free, false);
     std::fs::write(folder.access(), "ASG(DEFAULT) {\n RULE(1, WRITE)\n HAG(x) }").unwrap();
-    let told = running.reload_access().unwrap_err().to_string();
+    let refusal = running.reload_access().unwrap_err().to_string();
 
     let place = format!("{}:3:2: expected INPA to INPU, or RULE, found \"HAG\"", file_of(&folder.access()));
-    assert!(told.starts_with(&place), "{told}");
+    assert!(refusal.starts_with(&place), "{refusal}");
     assert!(free.put_timeout(2.0, PATIENCE).is_err());
 }
 

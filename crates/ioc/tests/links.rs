@@ -85,21 +85,21 @@ fn number(channel: &Channel) -> f64 {
 }
 
 /// Waits until a PV has the value.
-fn until(channel: &Channel, wanted: f64) {
-    until_so(channel, &format!("{wanted}"), || number(channel) == wanted);
+fn until(channel: &Channel, expected: f64) {
+    until_so(channel, &format!("{expected}"), || number(channel) == expected);
 }
 
-fn until_so(channel: &Channel, wanted: &str, mut is_so: impl FnMut() -> bool) {
+fn until_so(channel: &Channel, expected: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{} never is {wanted}", channel.name());
+        assert!(start.elapsed() < PATIENCE, "{} never is {expected}", channel.name());
         std::thread::yield_now();
     }
 }
 
-fn until_severity(channel: &Channel, wanted: Severity) {
+fn until_severity(channel: &Channel, expected: Severity) {
     let severity = || channel.get_timeout(PATIENCE).unwrap().alarm.severity;
-    until_so(channel, &format!("{wanted:?}"), || severity() == wanted);
+    until_so(channel, &format!("{expected:?}"), || severity() == expected);
 }
 
 #[test]

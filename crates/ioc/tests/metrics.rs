@@ -75,7 +75,7 @@ fn the_metrics_page_contains_every_counter_with_help_and_type() {
     }
     let numbers = numbers(&page);
     let number = |name: &str| *numbers.get(name).unwrap_or(&f64::NAN);
-    for (name, wanted) in [
+    for (name, expected) in [
         ("fodo_channels", 2.0),
         ("fodo_subscriptions", 2.0),
         ("fodo_queued_bytes", 0.0),
@@ -89,7 +89,7 @@ fn the_metrics_page_contains_every_counter_with_help_and_type() {
         ("fodo_scan_records{scan=\".1 second\"}", 1.0),
         (concat!("fodo_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
     ] {
-        assert_eq!(number(name), wanted, "{name}");
+        assert_eq!(number(name), expected, "{name}");
     }
     for name in ["fodo_updates_posted_total", "fodo_searches_total", "process_resident_memory_bytes", "process_threads"]
     {

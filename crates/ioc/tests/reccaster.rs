@@ -100,13 +100,13 @@ impl Meeting {
     }
 
     /// All messages, from the greeting to the end.
-    fn told(&mut self) -> Vec<Message> {
-        let mut told = vec![self.next()];
+    fn all(&mut self) -> Vec<Message> {
+        let mut messages = vec![self.next()];
         self.greet();
-        while told.last() != Some(&Message::Done) {
-            told.push(self.next());
+        while messages.last() != Some(&Message::Done) {
+            messages.push(self.next());
         }
-        told
+        messages
     }
 }
 
@@ -127,14 +127,14 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
     let config = ServerConfig::isolated();
     let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let told = RecSyncConfig {
+    let config = RecSyncConfig {
         port,
         variables: vec!["BUILDING".to_owned(), "ENGINEER".to_owned()],
         kept_back: vec!["*:hidden*".to_owned()],
         hold_off_max: Duration::ZERO,
         answer: Duration::from_secs(20),
     };
-    ioc.announce(told, Log::silent()).unwrap();
+    ioc.announce(config, Log::silent()).unwrap();
     (ioc, RecCeiver::new(port))
 }
 
@@ -142,7 +142,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
 fn a_recceiver_receives_the_environment_and_every_record_with_aliases_and_info_items() {
     let (ioc, receiver) = ioc("all", RECORDS);
 
-    let told = receiver.meet().told();
+    let messages = receiver.meet().all();
 
     let info = |id, name: &str, value: &str| Message::Info(id, name.to_owned(), value.to_owned());
     let record = |id, kind: &str, name: &str| Message::Record(id, kind.to_owned(), name.to_owned());
@@ -160,20 +160,20 @@ fn a_recceiver_receives_the_environment_and_every_record_with_aliases_and_info_i
         record(2, "stringin", "r:name"),
         Message::Done,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(messages, expected);
 }
 
 #[test]
 fn a_recceiver_receives_ping_replies_and_after_a_reconnect_all_records_again() {
     let (_ioc, receiver) = ioc("again", RECORDS);
     let mut meeting = receiver.meet();
-    let first = meeting.told();
+    let first = meeting.all();
 
     meeting.ping(0xdead_beef);
     assert_eq!(meeting.next(), Message::Pong(0xdead_beef));
     drop(meeting);
 
-    assert_eq!(receiver.meet().told(), first);
+    assert_eq!(receiver.meet().all(), first);
 }
 
 #[test]

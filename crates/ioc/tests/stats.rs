@@ -35,14 +35,14 @@ fn value(context: &Context, name: &str) -> Value {
 }
 
 /// Reads a number until it meets a condition.
-fn number_until(context: &Context, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
+fn number_until(context: &Context, name: &str, is_expected: impl Fn(f64) -> bool) -> f64 {
     let (channel, start) = (context.channel(name).unwrap(), Instant::now());
     loop {
         let Value::Scalar(scalar) = channel.get_timeout(PATIENCE).unwrap().value else {
             panic!("{name} is not a number")
         };
         let number = scalar.to_f64().unwrap();
-        if is_wanted(number) {
+        if is_expected(number) {
             return number;
         }
         assert!(start.elapsed() < PATIENCE, "{name} is still {number}");

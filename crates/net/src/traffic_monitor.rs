@@ -246,8 +246,8 @@ fn listening_sockets(port: u16) -> io::Result<Vec<UdpSocket>> {
         broadcasts.into_iter().map(|broadcast| socket::shared_udp(broadcast, port)).collect();
     if bound.iter().all(Result::is_err) {
         // All have the same cause: another program uses the port exclusively.
-        let told = |error: io::Error| io::Error::new(error.kind(), format!("UDP port {port}: {error}"));
-        return bound.into_iter().collect::<io::Result<_>>().map_err(told);
+        let with_port = |error: io::Error| io::Error::new(error.kind(), format!("UDP port {port}: {error}"));
+        return bound.into_iter().collect::<io::Result<_>>().map_err(with_port);
     }
     Ok(bound.into_iter().flatten().collect())
 }

@@ -163,9 +163,9 @@ fn diagnosis_queries_name_servers_and_connects_to_the_servers_they_report() {
 
     let diagnosis = Diagnosis::run("x:y", &config, PATIENCE).unwrap();
 
-    let asked: Vec<_> = diagnosis.searched.iter().map(|one| (one.method, one.result.clone())).collect();
+    let searched: Vec<_> = diagnosis.searched.iter().map(|one| (one.method, one.result.clone())).collect();
     assert_eq!(
-        asked,
+        searched,
         [(SearchMethod::NameServer, SearchResult::PortClosed), (SearchMethod::NameServer, SearchResult::Sent)]
     );
     assert_eq!(diagnosis.claims.len(), 1);

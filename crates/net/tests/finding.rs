@@ -151,8 +151,8 @@ fn an_unresolved_host_is_reported_and_the_other_hosts_are_searched() {
     let x = context.channel("x:1").unwrap().get().unwrap();
 
     assert_eq!(x.value, Value::from(1.5));
-    let told = context.next_notice(Duration::from_secs(60));
-    assert_eq!(told, Some(Notice::UnresolvedHost { host: "no-such-host.invalid".into() }));
+    let notice = context.next_notice(Duration::from_secs(60));
+    assert_eq!(notice, Some(Notice::UnresolvedHost { host: "no-such-host.invalid".into() }));
 }
 
 // Row 59 of docs/reference/faults.md.

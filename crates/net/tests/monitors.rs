@@ -96,20 +96,20 @@ fn the_longest_gap_measures_the_time_between_updates() {
 }
 
 /// Ten PVs with monitors, whose callbacks report PV, number and thread.
-fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId>) {
+fn calls_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId>) {
     const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
     let server = start(NAMES.map(|name| (name, cell(0.0))));
     let context = Context::with_executor(server.client_config(), executor);
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let monitors: Vec<Monitor> = NAMES
         .iter()
         .enumerate()
         .map(|(pv, name)| {
-            let told = told.clone();
+            let calls = calls.clone();
             let tell = move |event| {
                 let MonitorEvent::Update(reading) = event else { return };
                 let number = reading.value.first().unwrap().to_f64().unwrap() as i64;
-                told.lock().unwrap().push((pv, number, std::thread::current().id()));
+                calls.lock().unwrap().push((pv, number, std::thread::current().id()));
                 std::thread::sleep(Duration::from_micros(200));
             };
             context.channel(name).unwrap().monitor_with(MonitorOptions::default(), tell).unwrap()
@@ -121,36 +121,36 @@ fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId
         assert!(fodo_net::many::put(puts).iter().all(Result::is_ok));
     }
     let deadline = Instant::now() + PATIENCE;
-    while told.lock().unwrap().len() < 210 {
+    while calls.lock().unwrap().len() < 210 {
         let counts: Vec<_> = monitors.iter().map(Monitor::counts).collect();
         assert!(Instant::now() < deadline, "{counts:?}");
         std::thread::yield_now();
     }
-    let told = std::mem::take(&mut *told.lock().unwrap());
-    let threads = told.iter().map(|(_, _, thread)| *thread).collect();
-    (told, threads)
+    let calls = std::mem::take(&mut *calls.lock().unwrap());
+    let threads = calls.iter().map(|(_, _, thread)| *thread).collect();
+    (calls, threads)
 }
 
-fn assert_in_order(told: &[(usize, i64, ThreadId)]) {
+fn assert_in_order(calls: &[(usize, i64, ThreadId)]) {
     for pv in 0..10 {
-        let numbers: Vec<i64> = told.iter().filter(|(of, ..)| *of == pv).map(|(_, number, _)| *number).collect();
+        let numbers: Vec<i64> = calls.iter().filter(|(of, ..)| *of == pv).map(|(_, number, _)| *number).collect();
         assert_eq!(numbers, (0..=20).collect::<Vec<_>>(), "PV {pv}");
     }
 }
 
 #[test]
 fn one_thread_calls_the_callbacks_of_all_monitors_in_order() {
-    let (told, threads) = told_by(Executor::OneThread);
+    let (calls, threads) = calls_by(Executor::OneThread);
 
-    assert_in_order(&told);
+    assert_in_order(&calls);
     assert_eq!(threads.len(), 1);
 }
 
 #[test]
 fn many_threads_call_the_callbacks_of_each_monitor_in_order() {
-    let (told, threads) = told_by(Executor::Threads(NonZeroUsize::new(4).unwrap()));
+    let (calls, threads) = calls_by(Executor::Threads(NonZeroUsize::new(4).unwrap()));
 
-    assert_in_order(&told);
+    assert_in_order(&calls);
     assert!((2..=4).contains(&threads.len()), "{threads:?}");
 }
 
@@ -160,12 +160,12 @@ fn a_custom_executor_runs_callbacks_on_its_own_thread() {
     let loop_thread = std::thread::spawn(move || jobs.into_iter().for_each(CallbackJob::run));
     let sender = Mutex::new(sender);
 
-    let (told, threads) = told_by(Executor::Custom(Arc::new(move |job| {
+    let (calls, threads) = calls_by(Executor::Custom(Arc::new(move |job| {
         // After the end of the loop no callbacks are expected.
         let _ = sender.lock().unwrap().send(job);
     })));
 
-    assert_in_order(&told);
+    assert_in_order(&calls);
     assert_eq!(threads, HashSet::from([loop_thread.thread().id()]));
 }
 
@@ -182,7 +182,7 @@ fn a_blocked_callback_does_not_delay_others_with_several_threads() {
     let _stuck = context.channel("slow").unwrap().monitor_with(MonitorOptions::default(), stuck).unwrap();
     let (sender, events) = channel();
     let tell = move |event| drop(sender.send(event));
-    let _told = context.channel("x").unwrap().monitor_with(MonitorOptions::default(), tell).unwrap();
+    let _monitor = context.channel("x").unwrap().monitor_with(MonitorOptions::default(), tell).unwrap();
 
     let updates = events.iter().filter(|event| matches!(event, MonitorEvent::Update(_)));
     let first = updates.take(1).count();

@@ -27,12 +27,12 @@ fn serve_with(table: PvTable) -> Result<(Server, Context), fodo_net::ServerError
 }
 
 /// Reads a status PV, which is refreshed periodically, until it is as expected.
-fn read_until(context: &Context, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+fn read_until(context: &Context, name: &str, is_expected: impl Fn(&Value) -> bool) -> Option<Value> {
     let start = Instant::now();
     let channel = context.channel(name).ok()?;
     while start.elapsed() < PATIENCE {
         let value = channel.get_timeout(PATIENCE).ok()?.value;
-        if is_wanted(&value) {
+        if is_expected(&value) {
             return Some(value);
         }
     }

@@ -317,11 +317,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Compiles the arguments of a function. `wanted`: their number; 0: at least one.
-    fn arguments(&mut self, wanted: u8, start: usize) -> Result<u8, CalcError> {
+    /// Compiles the arguments of a function. `expected`: their number; 0: at least one.
+    fn arguments(&mut self, expected: u8, start: usize) -> Result<u8, CalcError> {
         self.blanks();
         if !self.take("(") {
-            if wanted != 1 {
+            if expected != 1 {
                 return self.fail("'(' is missing");
             }
             // Base accepts a function without brackets, like an operator: SIN A.
@@ -338,7 +338,7 @@ impl Compiler<'_> {
             }
         }
         self.close(")")?;
-        if wanted != 0 && n != wanted {
+        if expected != 0 && n != expected {
             return Err(CalcError { position: start, reason: "wrong number of arguments" });
         }
         Ok(n)

@@ -220,7 +220,7 @@ pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<TextValue> {
 fn scanned(conversion: &Conversion, text: &[u8]) -> Option<(TextValue, usize)> {
     let limit = if conversion.width == 0 { text.len() } else { conversion.width.min(text.len()) };
     let text = text.get(..limit)?;
-    let while_true = |is_wanted: &dyn Fn(u8) -> bool| text.iter().take_while(|byte| is_wanted(**byte)).count();
+    let while_true = |is_accepted: &dyn Fn(u8) -> bool| text.iter().take_while(|byte| is_accepted(**byte)).count();
     let of_text = |n: usize| (n > 0).then(|| (TextValue::Text(text.get(..n).unwrap_or_default().to_vec()), n));
     match conversion.kind {
         b's' => of_text(while_true(&|byte| !byte.is_ascii_whitespace())),

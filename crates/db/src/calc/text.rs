@@ -310,8 +310,8 @@ impl Pick {
 }
 
 /// The position of the first occurrence; `None` for an empty text.
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    if wanted.is_empty() { None } else { text.windows(wanted.len()).position(|part| part == wanted) }
+fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
+    if pattern.is_empty() { None } else { text.windows(pattern.len()).position(|part| part == pattern) }
 }
 
 /// Replaces bytes at a position; `None`: the text is unchanged.

@@ -147,8 +147,8 @@ impl UpdateFilter {
             }
             UpdateFilter::Tag { mask: bits, value, is_first } => {
                 // As in Base, the 32-bit arguments are sign-extended to the 64 bits of the tag.
-                let is_wanted = moment.user_tag & i64::from(*bits).cast_unsigned() == i64::from(*value).cast_unsigned();
-                if !std::mem::take(is_first) && !is_wanted {
+                let is_match = moment.user_tag & i64::from(*bits).cast_unsigned() == i64::from(*value).cast_unsigned();
+                if !std::mem::take(is_first) && !is_match {
                     return None;
                 }
             }

@@ -222,8 +222,8 @@ impl<'a> Lexer<'a> {
                 ('"' | '\'', None) => quote = Some(character),
                 ('{' | '[', None) => open.push(character),
                 ('}' | ']', None) => {
-                    let (wanted, missing) = if character == '}' { ('{', ']') } else { ('[', '}') };
-                    if open.pop() != Some(wanted) {
+                    let (opening, missing) = if character == '}' { ('{', ']') } else { ('[', '}') };
+                    if open.pop() != Some(opening) {
                         let message =
                             format!("'{character}' does not close this value; '{missing}' is missing before it");
                         return Err(self.error(place, message));

@@ -67,18 +67,18 @@ fn read(load: &mut FileLoad, name: &str, bytes: &[u8], files: &mut OpenFiles, er
 
 /// Reports each macro error once, at its first place, with the number of further lines that have it.
 fn without_duplicates(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
-    let mut told: Vec<(LoadError, usize, usize)> = Vec::new();
+    let mut distinct: Vec<(LoadError, usize, usize)> = Vec::new();
     for error in found {
-        match told.iter_mut().find(|(first, ..)| first.message == error.message) {
+        match distinct.iter_mut().find(|(first, ..)| first.message == error.message) {
             Some((_, last_line, _)) if *last_line == error.line => {}
             Some((_, last_line, n_more)) => (*last_line, *n_more) = (error.line, *n_more + 1),
             None => {
                 let line = error.line;
-                told.push((error, line, 0));
+                distinct.push((error, line, 0));
             }
         }
     }
-    told.into_iter().map(|(error, _, n_more)| match n_more {
+    distinct.into_iter().map(|(error, _, n_more)| match n_more {
         0 => error,
         1 => LoadError { message: format!("{}; another line uses it too", error.message), ..error },
         n_more => LoadError { message: format!("{}; {n_more} more lines use it", error.message), ..error },
@@ -454,16 +454,16 @@ impl DbParser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
+    pub(super) fn mark(&mut self, expected: char) -> Result<(), LoadError> {
         let (token, place) = self.lexer.next(false)?;
-        if token == DbToken::Mark(wanted) {
+        if token == DbToken::Mark(expected) {
             return Ok(());
         }
-        let hint = match (&token, wanted) {
+        let hint = match (&token, expected) {
             (DbToken::Bare(_), ')') => "; several words need double quotes around them",
             _ => "",
         };
-        Err(self.lexer.error(place, format!("found {}, expected '{wanted}'{hint}", token.shown())))
+        Err(self.lexer.error(place, format!("found {}, expected '{expected}'{hint}", token.shown())))
     }
 
     /// Reads a word, with or without quotes.

@@ -114,9 +114,9 @@ mod tests {
             "no field \"DSEC\" in record type ao; did you mean \"DESC\"?"
         );
 
-        let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
-        assert_eq!(told("x", "much"), "VAL cannot be \"much\": expected a number");
-        assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is not a text, so the name cannot end in '$'");
+        let mut rejection = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
+        assert_eq!(rejection("x", "much"), "VAL cannot be \"much\": expected a number");
+        assert_eq!(rejection("x.VAL$", "1"), "\"x.VAL$\" is not a text, so the name cannot end in '$'");
         for name in ["w", "l.VAL$"] {
             assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Deferred));
         }

@@ -151,10 +151,10 @@ impl SubstitutionsLexer<'_> {
         Err(self.error(start, format!("the closing '{quote}' is missing on this line")))
     }
 
-    fn mark(&mut self, wanted: char) -> Result<usize, LoadError> {
+    fn mark(&mut self, expected: char) -> Result<usize, LoadError> {
         match self.next()? {
-            (SubstitutionsToken::Mark(mark), place) if mark == wanted => Ok(place),
-            (token, place) => Err(self.error(place, format!("found {}, expected '{wanted}'", token.shown()))),
+            (SubstitutionsToken::Mark(mark), place) if mark == expected => Ok(place),
+            (token, place) => Err(self.error(place, format!("found {}, expected '{expected}'", token.shown()))),
         }
     }
 
@@ -379,8 +379,8 @@ mod tests {
 
     fn rows(text: &str, macros: &str) -> Result<Vec<String>, Vec<String>> {
         let files = [("s", text), ("more", "file c.template { { N=3 } }")];
-        let mut open = |wanted: &str| {
-            let found = files.iter().find(|(name, _)| *name == wanted);
+        let mut open = |requested: &str| {
+            let found = files.iter().find(|(name, _)| *name == requested);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
         };
         let shown = |instance: &Instance| {

@@ -156,8 +156,8 @@ mod tests {
         undefined: UndefinedMacros,
     ) -> Result<(String, Vec<String>), String> {
         let mut macros = Macros::parse(macros).unwrap();
-        let mut open = |wanted: &str| {
-            let found = files.iter().find(|(name, _)| *name == wanted);
+        let mut open = |requested: &str| {
+            let found = files.iter().find(|(name, _)| *name == requested);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
         };
         let said = |error: &LoadError| format!("{}: {}", error.place(), error.message);

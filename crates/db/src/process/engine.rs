@@ -229,15 +229,15 @@ impl<'a> EngineCall<'a> {
     }
 
     fn finish(&mut self, record: u32) {
-        let is_wanted_again = self.with(record, |body, _| body.common().finish());
-        self.after_processing(record, is_wanted_again == Some(true));
+        let must_reprocess = self.with(record, |body, _| body.common().finish());
+        self.after_processing(record, must_reprocess == Some(true));
     }
 
     /// The record is done and no record is locked: starts the next queued request and reports completion to waiters.
-    pub(crate) fn after_processing(&mut self, record: u32, is_wanted_again: bool) {
+    pub(crate) fn after_processing(&mut self, record: u32, must_reprocess: bool) {
         // In Base the order of queued requests and RPRO depends on a race; here queued requests come first.
         self.schedule_next_request(record);
-        if is_wanted_again {
+        if must_reprocess {
             self.engine.deferred.push(Deferred::Reprocess { record });
         }
         if !self.engine.waits.is_empty() {
@@ -422,14 +422,14 @@ impl<'a> EngineCall<'a> {
                     self.execute(to, CompletionWaiter::Record { record: from, number: 0 }, QueuedRequest::Processing);
             }
             Deferred::Follow { record, when } => {
-                let is_wanted = self.with(record, |body, _| match when {
+                let is_triggered = self.with(record, |body, _| match when {
                     TriggerCondition::Always => true,
                     TriggerCondition::IfPassive => body.common().scan == menu::PASSIVE,
                     TriggerCondition::IfInterrupt(field) => {
                         body.common().scan == menu::IO_INTERRUPT && body.is_interrupted_by(field)
                     }
                 });
-                if is_wanted == Some(true) {
+                if is_triggered == Some(true) {
                     self.process(record);
                 }
             }

@@ -117,14 +117,14 @@ impl EngineCall<'_> {
             }
         };
         // Most fields have no hook, so the record is locked only once.
-        let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
+        let has_hook = row.has(SPECIAL) || row.dbf == Dbf::Array;
         let set = self.with(record, |body, posts| {
             if origin.is_disabled(body, field) {
                 return Err(PutError::Disabled);
             }
             let before = StateBefore { scan: body.common().scan, property: property(body, field, row) };
             set(body, field, row, value)?;
-            let scan = (!is_told).then(|| post_change(body, posts, field, row, &before));
+            let scan = (!has_hook).then(|| post_change(body, posts, field, row, &before));
             Ok((before, scan))
         });
         let Some((before, scan)) = set.transpose()? else { return Ok(()) };

@@ -164,9 +164,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             }
         }
         if outcome == ProcessOutcome::NoForward || common.forward.is_constant() {
-            let is_wanted_again = common.finish();
+            let must_reprocess = common.finish();
             self.held = None;
-            return self.call.after_processing(record, is_wanted_again);
+            return self.call.after_processing(record, must_reprocess);
         }
         let (forward, put_process) = (common.forward.access(), common.put_process);
         self.call.engine.tasks.push(ProcessingTask::Finish { record });

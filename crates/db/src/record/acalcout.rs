@@ -16,7 +16,7 @@ use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::scan::event_name;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
-use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
+use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_due};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, alarm_limits};
 use crate::record::links::state_of;
@@ -186,10 +186,10 @@ fn fetch(step: &mut Step<'_, '_, ACalcOut>) -> Result<(), LinkError> {
 impl ExpressionOutput for ACalcOut {
     const MAY_BE_EMPTY: bool = true;
 
-    fn is_output_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         let before = std::mem::replace(&mut self.previous_value, self.value);
         let is_changed = (before - self.value).abs() > self.monitor_deadband;
-        is_output_wanted(self.output_option, self.value, before, is_changed)
+        is_output_due(self.output_option, self.value, before, is_changed)
     }
 
     /// A target of one element receives the number, not the array.

@@ -15,7 +15,7 @@ use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
 use crate::record::expression::{
-    self, ExpressionOutput, compile, compile_optional, expression_output, is_output_wanted,
+    self, ExpressionOutput, compile, compile_optional, expression_output, is_output_due,
 };
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
@@ -115,12 +115,12 @@ impl ExpressionOutput for CalcOut {
     const STAMPS_BEFORE_DELAY: bool = true;
     const POSTS_EMPTY_INPUTS: bool = true;
 
-    fn is_output_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         let before = std::mem::replace(&mut self.previous_value, self.value);
         let distance = (before - self.value).abs();
         // NaN always counts as a change.
         let is_changed = distance.partial_cmp(&self.monitor_deadband).is_none_or(Ordering::is_gt);
-        is_output_wanted(self.output_option, self.value, before, is_changed)
+        is_output_due(self.output_option, self.value, before, is_changed)
     }
 
     fn evaluate_output(&mut self) {

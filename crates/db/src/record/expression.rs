@@ -47,7 +47,7 @@ const TRANSITION_TO_ZERO: u16 = 4;
 const TRANSITION_TO_NON_ZERO: u16 = 5;
 
 /// Whether OOPT requests an output. `is_changed`: whether the value has changed enough for the choice On Change.
-pub(crate) fn is_output_wanted<N: Default + PartialEq>(option: u16, now: N, before: N, is_changed: bool) -> bool {
+pub(crate) fn is_output_due<N: Default + PartialEq>(option: u16, now: N, before: N, is_changed: bool) -> bool {
     let (is_zero, was_zero) = (now == N::default(), before == N::default());
     match option {
         EVERY_TIME => true,
@@ -162,7 +162,7 @@ pub(crate) trait ExpressionOutput: ExpressionFields {
     const POSTS_EMPTY_INPUTS: bool = false;
 
     /// Whether OOPT requests an output for this processing.
-    fn is_output_wanted(&mut self) -> bool;
+    fn is_output_due(&mut self) -> bool;
 
     /// Evaluates OCAL if DOPT selects it, before the output.
     fn evaluate_output(&mut self) {}
@@ -246,7 +246,7 @@ pub(crate) fn write<R: ExpressionOutput>(step: &mut Step<'_, '_, R>) -> Option<P
             return None;
         }
         step.post(|record, posts| posts.post(record, R::DLYA, EventMask::VALUE));
-    } else if !step.lock().is_output_wanted() {
+    } else if !step.lock().is_output_due() {
         return None;
     }
     let delay_s = step.lock().stage().delay_s;

@@ -1,6 +1,6 @@
 //! longout: an integer output. int64out is the same with 64 bits, and always writes OUT.
 
-use crate::record::expression::is_output_wanted;
+use crate::record::expression::is_output_due;
 
 /// Defines a record that writes an integer. The arguments are its name, the EPICS type and the Rust type of its
 /// numbers, additional fields, private members, and whether its severities are properties. Each record implements
@@ -92,7 +92,7 @@ output_fields!($record);
             }
 
             fn value_to_write(&mut self) -> Option<Value> {
-                self.is_wanted().then(|| self.value.into())
+                self.is_output_due().then(|| self.value.into())
             }
 
             fn prepare(step: &mut Step<'_, '_, Self>) -> bool {
@@ -134,7 +134,7 @@ pub(super) trait OutputOption {
     fn output_changed(&mut self) {}
 
     /// Called once each time the record is processed.
-    fn is_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         true
     }
 }
@@ -158,10 +158,10 @@ impl OutputOption for LongOut {
         self.must_write |= self.output_on_change == menu::YES;
     }
 
-    fn is_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         let (now, before) = (self.value, self.previous_value);
         let is_first = std::mem::take(&mut self.must_write);
         self.previous_value = now;
-        is_output_wanted(self.output_option, now, before, is_first || now != before)
+        is_output_due(self.output_option, now, before, is_first || now != before)
     }
 }

@@ -10,7 +10,7 @@ use crate::menu::{self, INVALID, NO, USE_OCAL};
 use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
-use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_wanted};
+use crate::record::expression::{self, ExpressionOutput, compile_optional, expression_output, is_output_due};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::links::state_of;
@@ -134,11 +134,11 @@ fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
 }
 
 impl ExpressionOutput for SCalcOut {
-    fn is_output_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         let before = std::mem::replace(&mut self.previous_value, self.value);
         let is_moved = (before - self.value).abs() > self.monitor_deadband;
         let is_changed = is_moved || self.text_value != self.previous_text;
-        is_output_wanted(self.output_option, self.value, before, is_changed)
+        is_output_due(self.output_option, self.value, before, is_changed)
     }
 
     /// Sets OVAL and OSV to the results of CALC or of OCAL, as DOPT selects.

@@ -104,8 +104,8 @@ pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
     let simulation = record.simulation();
     let is_changed = *simulation.scan != NO_SCAN && simulation.mode != simulation.old_mode;
     if is_changed {
-        let wanted = *simulation.scan;
-        let before = std::mem::replace(&mut record.common().scan, wanted);
+        let scan = *simulation.scan;
+        let before = std::mem::replace(&mut record.common().scan, scan);
         *record.simulation().scan = before;
     }
     is_changed

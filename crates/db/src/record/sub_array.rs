@@ -25,7 +25,7 @@ record_fields! {
         "HOPR" display_high: Double, PROP;
         "LOPR" display_low: Double, PROP;
         "MALM" capacity: ULong = 1, NOMOD PROP;
-        "NELM" n_wanted: ULong = 1, PP INTEREST0;
+        "NELM" n_requested: ULong = 1, PP INTEREST0;
         "INDX" first: ULong, PP INTEREST0;
         "BUSY" busy: Short, NOMOD INTEREST0;
         "NORD" length: Long, NOMOD INTEREST0;
@@ -42,7 +42,7 @@ record_type!(SubArray, "subArray", ["Soft Channel"], VAL);
 impl Record for SubArray {
     fn init(&mut self) {
         self.capacity = capacity_of(self.capacity);
-        self.n_wanted = self.n_wanted.min(self.capacity);
+        self.n_requested = self.n_requested.min(self.capacity);
         self.value = Array::empty(self.kind());
         if let Ok(Some(constants)) = constants(&self.input, self.kind(), self.reach()) {
             self.cut(&constants);
@@ -82,7 +82,7 @@ impl Record for SubArray {
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let kind = {
             let part = step.lock();
-            part.n_wanted = part.n_wanted.min(part.capacity);
+            part.n_requested = part.n_requested.min(part.capacity);
             part.first = part.first.min(part.capacity - 1);
             part.kind()
         };
@@ -140,12 +140,12 @@ impl SubArray {
 
     /// The number of elements to read.
     fn reach(&self) -> u32 {
-        self.first.saturating_add(self.n_wanted).min(self.capacity)
+        self.first.saturating_add(self.n_requested).min(self.capacity)
     }
 
     /// Sets VAL to NELM elements, from index INDX on.
     fn cut(&mut self, array: &Array) {
-        self.value = array.skipped(self.first as usize).truncated(self.n_wanted as usize);
+        self.value = array.skipped(self.first as usize).truncated(self.n_requested as usize);
         self.count();
         self.common.undefined = 0;
     }

@@ -12,7 +12,7 @@ use crate::menu::{self, INVALID, NO};
 use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
-use crate::record::expression::{compile_optional, is_output_wanted, state_of_program};
+use crate::record::expression::{compile_optional, is_output_due, state_of_program};
 use crate::record::levels::deadbands;
 use crate::record::simulation::set_constant;
 use crate::record::{Record, is_changed, post_value, record_type};
@@ -182,11 +182,11 @@ impl Record for SWait {
         }
         evaluate(step);
         let delay_s = f64::from(step.lock().output_delay);
-        let is_wanted = step.lock().is_output_wanted();
-        let outcome = if is_wanted && delay_s > 0.0 {
+        let is_due = step.lock().is_output_due();
+        let outcome = if is_due && delay_s > 0.0 {
             step.lock().progress = OutputState::Delayed;
             step.complete_after(delay_s)
-        } else if is_wanted {
+        } else if is_due {
             execute(step)
         } else {
             ProcessOutcome::Done
@@ -299,10 +299,10 @@ impl SWait {
     }
 
     /// Whether OOPT requests an output for this processing.
-    fn is_output_wanted(&mut self) -> bool {
+    fn is_output_due(&mut self) -> bool {
         let before = std::mem::replace(&mut self.old_value, self.value);
         let is_changed = (before - self.value).abs() > self.monitor_deadband;
-        is_output_wanted(self.output_option, self.value, before, is_changed)
+        is_output_due(self.output_option, self.value, before, is_changed)
     }
 
     fn monitor(&mut self, posts: &mut RecordPosts) {

@@ -157,8 +157,8 @@ impl Transform {
             let (now, before) = (self.args[index], self.last_args[index]);
             let is_same = now == 0.0 && before == 0.0 || now.to_bits() == before.to_bits();
             let is_new = !is_same || put_bits >> index & 1 != 0;
-            let is_wanted = self.inputs[index].is_constant() && !is_new || self.calculation_option == ALWAYS;
-            let Some(program) = self.programs[index].as_ref().filter(|_| is_wanted) else { continue };
+            let is_calculated = self.inputs[index].is_constant() && !is_new || self.calculation_option == ALWAYS;
+            let Some(program) = self.programs[index].as_ref().filter(|_| is_calculated) else { continue };
             let mut inputs = TextInputs { args: &mut self.args, texts: &mut [], value: now, text: &Text::EMPTY };
             let result = program.run_text(&mut inputs).map(|result| result.number());
             if let Some(number) = result {

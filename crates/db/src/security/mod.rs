@@ -192,8 +192,8 @@ impl GroupState {
     }
 }
 
-fn is_in(groups: &[(String, HashSet<String>)], wanted: &[usize], has: impl Fn(&HashSet<String>) -> bool) -> bool {
-    wanted.is_empty() || wanted.iter().filter_map(|&index| groups.get(index)).any(|(_, members)| has(members))
+fn is_in(groups: &[(String, HashSet<String>)], required: &[usize], has: impl Fn(&HashSet<String>) -> bool) -> bool {
+    required.is_empty() || required.iter().filter_map(|&index| groups.get(index)).any(|(_, members)| has(members))
 }
 
 #[cfg(test)]

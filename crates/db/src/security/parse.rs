@@ -379,19 +379,19 @@ impl<'a> AccessParser<'a> {
     fn skip(&mut self, open: char, close: char) -> Result<(), LoadError> {
         let place = self.place;
         self.mark(open)?;
-        let mut wanted = vec![close];
-        while let Some(&last) = wanted.last() {
+        let mut closers = vec![close];
+        while let Some(&last) = closers.last() {
             match self.token {
-                DbToken::Mark('(') => wanted.push(')'),
-                DbToken::Mark('{') => wanted.push('}'),
+                DbToken::Mark('(') => closers.push(')'),
+                DbToken::Mark('{') => closers.push('}'),
                 DbToken::Mark(mark) if mark == last => {
-                    wanted.pop();
+                    closers.pop();
                 }
                 DbToken::Mark(')' | '}') => return Err(self.expected(&format!("'{last}'"))),
                 DbToken::End => return Err(self.lexer.error(place, format!("'{open}' is not closed"))),
                 DbToken::Mark(_) | DbToken::Bare(_) | DbToken::Quoted(_) | DbToken::Json(_) => {}
             }
-            if wanted.len() > ACCESS_DEPTH_MAX {
+            if closers.len() > ACCESS_DEPTH_MAX {
                 return Err(self.lexer.error(self.place, "brackets are nested too deeply"));
             }
             self.advance()?;

@@ -16,19 +16,19 @@ pub enum AccessSection {
 }
 
 impl Security {
-    /// One part as lines of text, for the groups whose names `wanted` accepts. Shows the value of each input, and
+    /// One part as lines of text, for the groups whose names `is_selected` accepts. Shows the value of each input, and
     /// whether the CALC of each rule is true.
-    pub fn shown(&self, part: AccessSection, wanted: &dyn Fn(&str) -> bool) -> String {
+    pub fn shown(&self, part: AccessSection, is_selected: &dyn Fn(&str) -> bool) -> String {
         let file = &self.file;
         let list = |word: &str, groups: &[(String, HashSet<String>)]| -> String {
-            let wanted = groups.iter().filter(|(name, _)| wanted(name));
-            wanted.map(|(name, members)| format!("{word}({name}) {{ {} }}\n", sorted(members))).collect()
+            let selected = groups.iter().filter(|(name, _)| is_selected(name));
+            selected.map(|(name, members)| format!("{word}({name}) {{ {} }}\n", sorted(members))).collect()
         };
         match part {
             AccessSection::Users => list("UAG", &file.user_groups),
             AccessSection::Hosts => list("HAG", &file.host_groups),
             AccessSection::Groups => {
-                let groups = file.groups.iter().zip(&self.states).filter(|((name, _), _)| wanted(name));
+                let groups = file.groups.iter().zip(&self.states).filter(|((name, _), _)| is_selected(name));
                 groups.map(|((name, _), state)| self.shown_group(name, state)).collect()
             }
         }

@@ -12,11 +12,11 @@ const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
 
 /// The most recent link that the engine requested for a PV.
 fn link_to(ioc: &TestIoc, pv: &str) -> ExternalLinkId {
-    let wanted = |event: &Event| match event {
+    let added = |event: &Event| match event {
         Event::ExternalLinkAdded { link, name, .. } if name.to_str() == pv => Some(*link),
         _ => None,
     };
-    ioc.events.iter().rev().find_map(wanted).unwrap()
+    ioc.events.iter().rev().find_map(added).unwrap()
 }
 
 fn reading(value: impl Into<Value>) -> Reading {
@@ -71,7 +71,7 @@ fn a_link_to_an_unknown_record_opens_an_external_pv_with_its_usage() {
            record(ao, b) { field(OUT, "a.NOSUCH") field(DOL, "far:z") }"#,
     );
 
-    let wanted: Vec<(String, LinkUsage)> = ioc
+    let added: Vec<(String, LinkUsage)> = ioc
         .events
         .iter()
         .filter_map(|event| match event {
@@ -82,7 +82,7 @@ fn a_link_to_an_unknown_record_opens_an_external_pv_with_its_usage() {
 
     let pv = |name: &str, usage| (name.to_owned(), usage);
     assert_eq!(
-        wanted,
+        added,
         [pv("far:y.PROC", LinkUsage::Writes), pv("far:x", LinkUsage::Reads), pv("far:z", LinkUsage::Reads)]
     );
     assert!(ioc.database.links("b").iter().any(|link| link.target == LinkTarget::Missing));

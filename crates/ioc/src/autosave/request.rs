@@ -11,7 +11,7 @@
 //! macros.define("P", "X:");
 //! let text = "$(P)gap\n$(P)gap.DRVH\n";
 //! let request = request::read("gap.req", &macros, &mut |_| Ok(text.into()))?;
-//! let names: Vec<&str> = request.wanted.iter().map(|RequestedPv { pv, .. }| pv.as_str()).collect();
+//! let names: Vec<&str> = request.pvs.iter().map(|RequestedPv { pv, .. }| pv.as_str()).collect();
 //! assert_eq!(names, ["X:gap", "X:gap.DRVH"]);
 //! assert!(request.errors.is_empty());
 //! # Ok(())
@@ -38,7 +38,7 @@ pub struct RequestedPv {
 #[derive(Debug, Default)]
 pub struct RequestFile {
     /// The PVs in the order of the lines, without duplicates.
-    pub wanted: Vec<RequestedPv>,
+    pub pvs: Vec<RequestedPv>,
     /// Errors in lines; the other lines are used.
     pub errors: Vec<LoadError>,
 }
@@ -107,7 +107,7 @@ impl RequestParser<'_, '_> {
         }
         if self.known.insert(word.to_owned()) {
             let at = self.at(name, line, column, String::new());
-            self.request.wanted.push(RequestedPv { pv: word.to_owned(), at });
+            self.request.pvs.push(RequestedPv { pv: word.to_owned(), at });
         }
     }
 
@@ -161,15 +161,15 @@ mod tests {
     use super::*;
 
     fn request(macros: &str, files: &[(&str, &str)]) -> RequestFile {
-        let mut open = |wanted: &str| {
-            let found = files.iter().find(|(name, _)| *name == wanted);
+        let mut open = |requested: &str| {
+            let found = files.iter().find(|(name, _)| *name == requested);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or(std::io::ErrorKind::NotFound.into())
         };
         read("a.req", &Macros::parse(macros).unwrap(), &mut open).unwrap()
     }
 
     fn names(request: &RequestFile) -> Vec<&str> {
-        request.wanted.iter().map(|wanted| wanted.pv.as_str()).collect()
+        request.pvs.iter().map(|requested| requested.pv.as_str()).collect()
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
 
         assert_eq!(names(&request), ["x:m1.VAL", "x:m2.VAL", "x:m3.DESC$", "x:m3.EGU"]);
         assert_eq!(request.errors, []);
-        let at = &request.wanted[2].at;
+        let at = &request.pvs[2].at;
         assert_eq!((at.place().as_str(), at.from.as_slice()), ("b.req:1:1", &["a.req:5".to_owned()][..]));
     }
 
@@ -192,13 +192,13 @@ mod tests {
         let request = request("", &[("a.req", "x.VAL y.VAL\n$(Q)z\nfile\nfile none.req\n!!\nlast\n")]);
 
         assert_eq!(names(&request), ["x.VAL", "last"]);
-        let told: Vec<String> =
+        let errors: Vec<String> =
             request.errors.iter().map(|error| format!("{} {}", error.line, error.message)).collect();
-        assert_eq!(told[0], "1 a line names one PV; \"y.VAL\" after it is ignored");
-        assert!(told[1].starts_with("2 ") && told[1].contains('Q'), "{told:?}");
-        assert_eq!(told[2], "3 file must be followed by the name of a request file");
-        assert!(told[3].starts_with("4 \"none.req\" cannot be read"), "{told:?}");
-        assert_eq!(told[4], "5 \"!!\" is not a valid PV name");
+        assert_eq!(errors[0], "1 a line names one PV; \"y.VAL\" after it is ignored");
+        assert!(errors[1].starts_with("2 ") && errors[1].contains('Q'), "{errors:?}");
+        assert_eq!(errors[2], "3 file must be followed by the name of a request file");
+        assert!(errors[3].starts_with("4 \"none.req\" cannot be read"), "{errors:?}");
+        assert_eq!(errors[4], "5 \"!!\" is not a valid PV name");
     }
 
     #[test]

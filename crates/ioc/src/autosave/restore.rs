@@ -81,8 +81,8 @@ impl RestoreFile {
             SaveFileSearch::Nothing => {
                 self.outcome = "the file does not exist yet".to_owned();
                 self.health = if self.is_expected { Health::Failure } else { Health::Good };
-                let told = format!("{} does not exist yet: nothing is restored from it", self.path.display());
-                (None, if self.is_expected { vec![told] } else { vec![] })
+                let complaint = format!("{} does not exist yet: nothing is restored from it", self.path.display());
+                (None, if self.is_expected { vec![complaint] } else { vec![] })
             }
             SaveFileSearch::Bad(mut why) => {
                 self.outcome = "no good file".to_owned();
@@ -152,7 +152,7 @@ impl FoundSaveFile {
                 complaints.push(self.complaint(value, &why.unwrap_or_default()));
                 continue;
             };
-            let result = value_to_write(database, field, value).and_then(|wanted| put(field, wanted));
+            let result = value_to_write(database, field, value).and_then(|value| put(field, value));
             // A field that cannot be written now may have been restored before initialisation, for example a link.
             if let Err(why) = result
                 && !holds(database, field, value)

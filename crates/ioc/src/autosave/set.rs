@@ -92,14 +92,14 @@ pub type LogMessage = (Level, String);
 
 impl SaveSet {
     /// Creates a set that is first due after one period.
-    pub fn new(name: &str, path: PathBuf, when: SaveTrigger, wanted: &[RequestedPv], database: &Database) -> SaveSet {
-        let member = |wanted: &RequestedPv| SetMember { pv: wanted.pv.clone(), field: database.field(&wanted.pv) };
+    pub fn new(name: &str, path: PathBuf, when: SaveTrigger, pvs: &[RequestedPv], database: &Database) -> SaveSet {
+        let member = |RequestedPv { pv, .. }: &RequestedPv| SetMember { pv: pv.clone(), field: database.field(pv) };
         let mut set = SaveSet {
             name: name.to_owned(),
             written: disk::body(&path),
             path,
             when,
-            members: wanted.iter().map(member).collect(),
+            members: pvs.iter().map(member).collect(),
             due: Instant::now(),
             trigger: None,
             state: SaveState::New,
@@ -144,7 +144,7 @@ impl SaveSet {
             return None;
         }
         let is_owed = self.is_failing();
-        let is_wanted = match self.when {
+        let is_due = match self.when {
             SaveTrigger::Changed(_) | SaveTrigger::Every(_) => true,
             SaveTrigger::Triggered(field) => {
                 let seen = Some(glance(database, field));
@@ -154,7 +154,7 @@ impl SaveSet {
             }
             SaveTrigger::Asked => is_owed,
         };
-        let note = if is_wanted { self.save(database, settings, now, self.when.is_lazy()) } else { None };
+        let note = if is_due { self.save(database, settings, now, self.when.is_lazy()) } else { None };
         let pause = match self.state {
             SaveState::Failing { .. } => settings.retry,
             _ => self.period().unwrap_or_default(),
@@ -165,8 +165,8 @@ impl SaveSet {
 
     /// Saves changed values one last time.
     pub fn finish(&mut self, database: &Database, settings: &AutosaveSettings) -> Option<LogMessage> {
-        let is_wanted = self.is_failing() || matches!(self.when, SaveTrigger::Changed(_) | SaveTrigger::Every(_));
-        if is_wanted { self.save(database, settings, Instant::now(), true) } else { None }
+        let is_due = self.is_failing() || matches!(self.when, SaveTrigger::Changed(_) | SaveTrigger::Every(_));
+        if is_due { self.save(database, settings, Instant::now(), true) } else { None }
     }
 
     /// Saves the set; with `is_lazy` only if its contents changed. Returns a message when saving starts to fail, fails
@@ -279,10 +279,10 @@ impl SaveSet {
                     SaveState::Failing { trouble, n_attempts } => (Some(trouble), *n_attempts),
                     _ => (None, 0),
                 };
-                let is_told = before == Some(&trouble);
+                let is_reported = before == Some(&trouble);
                 let text = format!("autosave: cannot save {path}; the previous file is kept: {}", trouble.why);
                 self.state = SaveState::Failing { trouble, n_attempts: n_attempts + 1 };
-                (!is_told).then_some((Level::Error, text))
+                (!is_reported).then_some((Level::Error, text))
             }
         }
     }
@@ -349,8 +349,8 @@ mod tests {
 
     /// A set of one record, and of one PV that does not exist.
     fn set(path: PathBuf, when: SaveTrigger, database: &Database) -> SaveSet {
-        let wanted = ["a", "missing"].map(|pv| RequestedPv { pv: pv.to_owned(), at: fodo_db::LoadError::default() });
-        SaveSet::new("s.req", path, when, &wanted, database)
+        let pvs = ["a", "missing"].map(|pv| RequestedPv { pv: pv.to_owned(), at: fodo_db::LoadError::default() });
+        SaveSet::new("s.req", path, when, &pvs, database)
     }
 
     #[test]

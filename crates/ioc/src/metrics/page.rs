@@ -270,8 +270,8 @@ fn parsed(request: &[u8], path: &str) -> Option<ParsedRequest> {
     if !matches!(method, "GET" | "HEAD") {
         return Some(ParsedRequest::MethodNotAllowed);
     }
-    let asked_path = target.split('?').next().unwrap_or_default();
-    Some(if asked_path == path { ParsedRequest::Page } else { ParsedRequest::NotFound })
+    let requested_path = target.split('?').next().unwrap_or_default();
+    Some(if requested_path == path { ParsedRequest::Page } else { ParsedRequest::NotFound })
 }
 
 #[cfg(test)]

@@ -110,14 +110,14 @@ fn records(driver: Arc<DatabaseDriver>, kept_back: Arc<[String]>) -> RecSyncItem
     for (alias, record) in driver.database().aliases() {
         aliases.entry(record).or_default().push(alias.to_string());
     }
-    let is_told = move |name: &str| !kept_back.iter().any(|pattern| matches(pattern, name));
+    let is_published = move |name: &str| !kept_back.iter().any(|pattern| matches(pattern, name));
     Box::new(
         (0..)
             .map_while(move |index| {
                 let name = driver.database().record_name(index)?;
                 let aliases = aliases.get(&Text::from(name)).map_or(&[][..], Vec::as_slice);
-                let aliases = aliases.iter().filter(|alias| is_told(alias)).cloned().map(RecSyncItem::Alias);
-                Some(if is_told(name) { record(&driver, name, aliases) } else { Vec::new() })
+                let aliases = aliases.iter().filter(|alias| is_published(alias)).cloned().map(RecSyncItem::Alias);
+                Some(if is_published(name) { record(&driver, name, aliases) } else { Vec::new() })
             })
             .flatten(),
     )

@@ -363,7 +363,7 @@ mod tests {
         simulation.hear();
         assert_eq!(simulation.wait().connect, Some(SERVER.parse().unwrap()));
         assert_eq!(simulation.put(RecSyncInput::Connected).send, b"RC\0\x01\0\0\0\x08\0\0\0\0\0\0\0\x07");
-        let told = simulation.put(RecSyncInput::Received(GREETING));
+        let reply = simulation.put(RecSyncInput::Received(GREETING));
 
         let expected = [
             &b"RC\0\x06\0\0\0\x0f\0\0\0\0\x03\0\0\x04IOCvac1"[..],
@@ -372,7 +372,7 @@ mod tests {
             b"RC\0\x06\0\0\0\x13\0\0\0\x01\x07\0\0\x04archive1 Hz",
             DONE,
         ];
-        assert_eq!((told.send, told.event), (expected.concat(), Some(RecSyncEvent::Announced)));
+        assert_eq!((reply.send, reply.event), (expected.concat(), Some(RecSyncEvent::Announced)));
         assert_eq!(simulation.put(RecSyncInput::Received(PING)).send, PONG);
     }
 

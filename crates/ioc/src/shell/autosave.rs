@@ -27,7 +27,7 @@ pub(super) struct AutosavePlan {
     files: Vec<RestoreFile>,
     settings: AutosaveSettings,
     /// Sets requested before `iocInit`, when there are no records yet.
-    asked: Vec<SetRequest>,
+    requested: Vec<SetRequest>,
     /// The folder of `--autosave`, which needs no command in a script.
     own_folder: Option<PathBuf>,
     /// The name prefix of the status records.
@@ -171,7 +171,7 @@ fn add_set(
     let order = SetRequest { request: request.to_owned(), macros, when };
     if matches!(shell.stage, IocStage::Loading(_)) {
         // There are no records yet.
-        shell.autosave.asked.push(order);
+        shell.autosave.requested.push(order);
         return Ok(Flow::Next);
     }
     shell.begin(&order)
@@ -388,21 +388,21 @@ impl Shell {
         for index in 0..files.len() {
             let (before, rest) = files.split_at_mut(index);
             let Some((file, rest)) = rest.split_first_mut() else { break };
-            let (source, told) = file.find(takes_incomplete);
+            let (source, trouble) = file.find(takes_incomplete);
             let is_second = before.iter().any(|other| other.path == file.path);
             // Errors of the file itself were already reported in the first pass.
-            complaints.extend(if is_second { Vec::new() } else { told });
+            complaints.extend(if is_second { Vec::new() } else { trouble });
             let Some(source) = source else { continue };
             if !is_second {
                 complaints.extend(self.copy(&source, &file.path));
             }
             let mut left = None;
             if file.pass == RestorePass::Early {
-                let (later, told) = source.restore_early(loader);
+                let (later, trouble) = source.restore_early(loader);
                 left = Some(later);
                 // If the same file also has a late pass, that pass reports what cannot be restored.
                 let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, RestorePass::Late));
-                complaints.extend(if has_late { Vec::new() } else { told });
+                complaints.extend(if has_late { Vec::new() } else { trouble });
             }
             file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
             restored.push(RestoredFile { source, left });
@@ -434,7 +434,7 @@ impl Shell {
     fn remark_once(&mut self, complaint: String) {
         let subject = complaint.split_once(" is not restored").map_or(complaint.as_str(), |(subject, _)| subject);
         self.autosave.has_complaints = true;
-        if self.told.insert(subject.to_owned()) {
+        if self.reported.insert(subject.to_owned()) {
             // The message contains its own position, so that of iocInit is left out.
             self.deliver(check::FindingLevel::Warning, LoadError { message: complaint, ..LoadError::default() });
         }
@@ -445,7 +445,7 @@ impl Shell {
         if let Some(folder) = self.autosave.own_folder.take() {
             self.keep_infos(&folder);
         }
-        for order in std::mem::take(&mut self.autosave.asked) {
+        for order in std::mem::take(&mut self.autosave.requested) {
             if let Err(failure) = self.begin(&order) {
                 self.tell(failure, &[]);
             }
@@ -491,9 +491,9 @@ impl Shell {
                 continue;
             }
             n_sets += 1;
-            let wanted = |pv| RequestedPv { pv, at: LoadError::default() };
-            let wanted: Vec<RequestedPv> = pvs.into_iter().map(wanted).collect();
-            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &wanted) {
+            let requested = |pv| RequestedPv { pv, at: LoadError::default() };
+            let requested: Vec<RequestedPv> = pvs.into_iter().map(requested).collect();
+            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &requested) {
                 self.tell(failure, &[]);
             }
         }
@@ -517,7 +517,7 @@ impl Shell {
         let read = request::read(&order.request, &order.macros, &mut self.open_request());
         let unreadable = |error| CommandError::Word(1, format!("\"{}\" cannot be read: {error}", order.request));
         let mut request = read.map_err(unreadable)?;
-        request.errors.extend(unknown_pvs(database, &request.wanted, &self.missing));
+        request.errors.extend(unknown_pvs(database, &request.pvs, &self.missing));
         let name = Path::new(&order.request).file_name().unwrap_or_default().to_string_lossy();
         let path = self.save_path(format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
         let places = self.places();
@@ -528,15 +528,15 @@ impl Shell {
         if self.is_check() {
             return Ok(Flow::Next);
         }
-        self.add(&order.request, path, when, &request.wanted)
+        self.add(&order.request, path, when, &request.pvs)
     }
 
-    fn add(&mut self, name: &str, path: PathBuf, when: SaveTrigger, wanted: &[RequestedPv]) -> CommandResult {
+    fn add(&mut self, name: &str, path: PathBuf, when: SaveTrigger, pvs: &[RequestedPv]) -> CommandResult {
         if self.is_check() {
             return Ok(Flow::Next);
         }
         let shown = path.display().to_string();
-        let set = SaveSet::new(name, path, when, wanted, self.database()?);
+        let set = SaveSet::new(name, path, when, pvs, self.database()?);
         let settings = self.autosave.settings.clone();
         let added = self.saver(|saver| {
             saver.set_settings(settings);

@@ -51,24 +51,24 @@ pub fn check_request_file(
         Ok(request) => request,
         Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
     };
-    let unknown = database.map_or(Vec::new(), |database| unknown_pvs(database, &request.wanted, missing));
+    let unknown = database.map_or(Vec::new(), |database| unknown_pvs(database, &request.pvs, missing));
     request.errors.into_iter().chain(unknown).collect()
 }
 
 /// Errors for PVs that do not exist in the database, each with its position; limited in number.
-pub(super) fn unknown_pvs(database: &Database, wanted: &[RequestedPv], missing: &HashSet<String>) -> Vec<LoadError> {
-    let is_missing = |wanted: &RequestedPv| wanted.pv.split('.').next().is_some_and(|record| missing.contains(record));
+pub(super) fn unknown_pvs(database: &Database, pvs: &[RequestedPv], missing: &HashSet<String>) -> Vec<LoadError> {
+    let is_missing = |name: &str| name.split('.').next().is_some_and(|record| missing.contains(record));
     // The fields of a simulated record type are unknown.
-    let is_inert = |wanted: &RequestedPv| {
-        let record = wanted.pv.split('.').next().and_then(|record| database.field(record));
+    let is_inert = |name: &str| {
+        let record = name.split('.').next().and_then(|record| database.field(record));
         record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
     };
     let is_unknown =
-        |wanted: &&RequestedPv| database.field(&wanted.pv).is_none() && !is_missing(wanted) && !is_inert(wanted);
-    let unknown: Vec<&RequestedPv> = wanted.iter().filter(is_unknown).collect();
-    let error = |wanted: &&RequestedPv| {
-        let message = field_of(database, &wanted.pv).err()?;
-        Some(LoadError { message, ..wanted.at.clone() })
+        |pv: &&RequestedPv| database.field(&pv.pv).is_none() && !is_missing(&pv.pv) && !is_inert(&pv.pv);
+    let unknown: Vec<&RequestedPv> = pvs.iter().filter(is_unknown).collect();
+    let error = |requested: &&RequestedPv| {
+        let message = field_of(database, &requested.pv).err()?;
+        Some(LoadError { message, ..requested.at.clone() })
     };
     let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(error).collect();
     if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {

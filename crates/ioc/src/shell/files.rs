@@ -29,11 +29,11 @@ fn load(
     load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<LoadError>>,
 ) -> CommandResult {
     let mut open = shell.open_along(path);
-    let wanted_by = shell.places();
+    let places = shell.places();
     let IocStage::Loading(loader) = &mut shell.stage else {
         return Err("records can only be loaded before iocInit".to_owned().into());
     };
-    loader.set_include_trace(wanted_by);
+    loader.set_include_trace(places);
     load(loader, &mut open).map_err(CommandError::Files)?;
     Ok(Flow::Next)
 }

@@ -180,7 +180,7 @@ pub struct Shell {
     err: Box<dyn Write + Send>,
     variables: BTreeMap<&'static str, i64>,
     /// Messages that have already been reported.
-    told: HashSet<String>,
+    reported: HashSet<String>,
     /// The access security file that `iocInit` loads, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
@@ -279,7 +279,7 @@ impl Shell {
             out,
             err,
             variables: environment::variables(),
-            told: HashSet::new(),
+            reported: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
             is_strict: false,

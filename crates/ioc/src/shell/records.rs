@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
                 star = Some((at + 1, place));
                 at += 1;
             }
-            Some(&wanted) if wanted == b'?' || Some(&wanted) == name.get(place) => {
+            Some(&byte) if byte == b'?' || Some(&byte) == name.get(place) => {
                 at += 1;
                 place += 1;
             }
@@ -226,8 +226,8 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
 
 /// `dbl [type] ["FIELD FIELD"]`: records, each followed by its aliases.
 pub(super) fn list(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
-    let fields = fields_wanted(call);
+    let record_type = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let fields = requested_fields(call);
     let database = shell.database()?;
     let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
     for (alias, record) in database.aliases() {
@@ -236,16 +236,16 @@ pub(super) fn list(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let mut text = String::new();
     for record in database.record_names() {
         let kind = database.field(record).map(|field| database.facts(field).record_type);
-        if wanted.is_some() && kind != wanted {
+        if record_type.is_some() && kind != record_type {
             continue;
         }
         let own = aliases.get(record).into_iter().flatten().map(String::as_str);
         std::iter::once(record).chain(own).for_each(|name| text += &listed(database, name, &fields));
     }
-    if let Some(wanted) = wanted.filter(|wanted| text.is_empty() && !record_types().any(|known| known == *wanted)) {
-        let message =
-            format!("there is no record type \"{wanted}\"{}", suggestion_text(closest_match(wanted, record_types())));
-        return Err(CommandError::Word(1, message));
+    let is_unknown = |name: &&str| text.is_empty() && !record_types().any(|known| known == *name);
+    if let Some(name) = record_type.filter(is_unknown) {
+        let hint = suggestion_text(closest_match(name, record_types()));
+        return Err(CommandError::Word(1, format!("there is no record type \"{name}\"{hint}")));
     }
     shell.say(&text);
     Ok(Flow::Next)
@@ -263,7 +263,7 @@ fn listed(database: &Database, name: &str, fields: &[&str]) -> String {
 /// `dbgrep pattern ["FIELD FIELD"]`
 pub(super) fn grep(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.needed(1, "a pattern")?;
-    let fields = fields_wanted(call);
+    let fields = requested_fields(call);
     let database = shell.database()?;
     let names = database.record_names().filter(|name| matches(pattern, name));
     let text: String = names.map(|name| listed(database, name, &fields)).collect();
@@ -272,7 +272,7 @@ pub(super) fn grep(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
 }
 
 /// The names in the second argument.
-fn fields_wanted<'a>(call: &CommandLine<'a>) -> Vec<&'a str> {
+fn requested_fields<'a>(call: &CommandLine<'a>) -> Vec<&'a str> {
     call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect())
 }
 
@@ -280,8 +280,8 @@ fn fields_wanted<'a>(call: &CommandLine<'a>) -> Vec<&'a str> {
 pub(super) fn aliases(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
     let aliases = shell.database()?.aliases();
-    let wanted = aliases.iter().filter(|(alias, _)| matches(pattern, &alias.to_str()));
-    let text: String = wanted.map(|(alias, record)| format!("{alias} -> {record}\n")).collect();
+    let selected = aliases.iter().filter(|(alias, _)| matches(pattern, &alias.to_str()));
+    let text: String = selected.map(|(alias, record)| format!("{alias} -> {record}\n")).collect();
     shell.say(&text);
     Ok(Flow::Next)
 }
@@ -316,11 +316,11 @@ pub(super) fn count(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
 
 /// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those that do not work, level 2 all with their servers.
 pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let requested = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let level = level(call, 2)?;
     let database = shell.database()?;
     let (mut text, mut totals) = (String::new(), LinkTotals::default());
-    for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
+    for record in database.record_names().filter(|name| requested.is_none_or(|requested| requested == *name)) {
         for link in database.links(record) {
             let (report, is_working) = match &link.target {
                 LinkTarget::Record(_) => continue,
@@ -392,11 +392,11 @@ impl LinkTotals {
 
 /// `dblsr [record]`: sets of records joined by links; single records are left out.
 pub(super) fn joined(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let requested = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let database = shell.database()?;
     let mut text = String::new();
     for set in sets(database).iter().filter(|set| set.len() > 1) {
-        if wanted.is_none_or(|wanted| set.contains(&wanted)) {
+        if requested.is_none_or(|requested| set.contains(&requested)) {
             text += &format!("{} records:\n", set.len());
             set.iter().for_each(|name| text += &format!("  {name}\n"));
         }
@@ -436,7 +436,7 @@ fn sets(database: &Database) -> Vec<Vec<&str>> {
 
 /// `scanppl [rate]`
 pub(super) fn scanned(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).and_then(|text| text.parse::<f64>().ok()).filter(|period_s| *period_s > 0.0);
+    let requested_s = call.argument(1).and_then(|text| text.parse::<f64>().ok()).filter(|period_s| *period_s > 0.0);
     let database = shell.database()?;
     let mut lists: HashMap<String, Vec<&str>> = HashMap::new();
     for name in database.record_names() {
@@ -446,8 +446,8 @@ pub(super) fn scanned(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResul
     let mut text = String::new();
     for scan in database.scan_counts() {
         let period_s = scan.period.as_secs_f64();
-        let is_wanted = wanted.is_none_or(|wanted| (wanted - period_s).abs() <= PERIOD_TOLERANCE_S);
-        let Some(names) = lists.get(&scan.choice).filter(|_| is_wanted) else { continue };
+        let is_selected = requested_s.is_none_or(|requested_s| (requested_s - period_s).abs() <= PERIOD_TOLERANCE_S);
+        let Some(names) = lists.get(&scan.choice).filter(|_| is_selected) else { continue };
         text += &format!("every {period_s} s: {} records, {} periods skipped\n", names.len(), scan.skipped);
         names.iter().for_each(|name| text += &format!("  {name}\n"));
     }

@@ -63,10 +63,10 @@ pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &CommandLine<'_>) -> C
 
 /// `dbel [record]`: fields that clients subscribe to.
 pub(super) fn listened(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).unwrap_or("*");
+    let pattern = call.argument(1).unwrap_or("*");
     let IocStage::Running(driver) = &shell.stage else { return Err(CommandError::too_early()) };
     let mut names: Vec<String> = driver.watched().into_iter().map(|field| driver.database().name(field)).collect();
-    names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
+    names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(pattern, record)));
     names.sort_unstable();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     shell.say(&format!("{lines}clients subscribe to {} fields\n", names.len()));
@@ -75,10 +75,10 @@ pub(super) fn listened(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResu
 
 /// `scanpel [event]`
 pub(super) fn by_event(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
-    let wanted = call.argument(1).unwrap_or("*").to_owned();
+    let pattern = call.argument(1).unwrap_or("*").to_owned();
     list_scanned(shell, "Event", |database, name| {
         let field = database.field(&format!("{name}.EVNT"));
-        field.map(|field| shown(database, field)).filter(|event| matches(&wanted, event))
+        field.map(|field| shown(database, field)).filter(|event| matches(&pattern, event))
     })
 }
 
@@ -165,9 +165,9 @@ pub(super) fn show_all_states(shell: &mut Shell, _: &CommandLine<'_>) -> Command
 
 fn list_states(shell: &mut Shell, pattern: &str) -> CommandResult {
     let states = shell.states()?.all();
-    let wanted = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
+    let selected = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
     let text: String =
-        wanted.map(|state| format!("{} is {}\n", state.name(), if state.is_on() { "on" } else { "off" })).collect();
+        selected.map(|state| format!("{} is {}\n", state.name(), if state.is_on() { "on" } else { "off" })).collect();
     shell.say(&text);
     Ok(Flow::Next)
 }

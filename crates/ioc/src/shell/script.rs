@@ -183,7 +183,7 @@ impl Shell {
     /// `on error continue|break|halt|wait SECONDS`
     fn on_error(&mut self, call: &CommandLine<'_>) -> Result<Flow, CommandError> {
         const USAGE: &str = "usage: on error continue|break|halt|wait SECONDS";
-        let wanted = match (call.argument(1), call.argument(2)) {
+        let reaction = match (call.argument(1), call.argument(2)) {
             (Some("error"), Some("continue")) => OnError::Continue,
             (Some("error"), Some("break")) => OnError::Break,
             (Some("error"), Some("halt")) => OnError::Halt,
@@ -196,7 +196,7 @@ impl Shell {
         };
         // Without a script, the user sees the error and decides.
         if let Some(within) = self.within.last_mut() {
-            within.on_error = wanted;
+            within.on_error = reaction;
         }
         Ok(Flow::Next)
     }
@@ -233,7 +233,7 @@ impl Shell {
             return Err(format!("there is no command \"{name}\"{}", table::hint(name)).into());
         };
         // In a script, once for all commands missing for the same reason; for a typed command, each time.
-        if self.told.insert(why.to_owned()) || self.within.is_empty() {
+        if self.reported.insert(why.to_owned()) || self.within.is_empty() {
             self.remark(format!("{name}: {why}"));
         }
         Ok(Flow::Next)
@@ -241,7 +241,7 @@ impl Shell {
 
     /// A remark that is printed once, even if a script repeats its cause.
     pub(super) fn remark_reason(&mut self, why: &str) {
-        if self.told.insert(why.to_owned()) || self.within.is_empty() {
+        if self.reported.insert(why.to_owned()) || self.within.is_empty() {
             self.remark(why.to_owned());
         }
     }

@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn both_command_syntaxes_parse_to_the_same_words() {
-        let wanted = ["dbLoadRecords", "a b.db", "P=x:,R=1", ""];
+        let expected = ["dbLoadRecords", "a b.db", "P=x:,R=1", ""];
 
-        assert_eq!(words("dbLoadRecords(\"a b.db\", \"P=x:,R=1\", \"\")"), wanted);
-        assert_eq!(words("  dbLoadRecords 'a b.db' P=x:\\,R=1 ''\r"), wanted);
+        assert_eq!(words("dbLoadRecords(\"a b.db\", \"P=x:,R=1\", \"\")"), expected);
+        assert_eq!(words("  dbLoadRecords 'a b.db' P=x:\\,R=1 ''\r"), expected);
         assert_eq!(words("dbl"), ["dbl"]);
         assert_eq!(words("cmd(a\"b c\"'d,e')"), ["cmd", "ab cd,e"]);
         assert_eq!(words("cmd \"C:\\dir\\\" a\\\"b"), ["cmd", "C:\\dir\\", "a\"b"]);

@@ -189,8 +189,8 @@ mark
 #[test]
 fn on_error_controls_whether_a_script_continues() {
     let mut terminal = Terminal::new();
-    let outcomes = ["continue", "break", "halt", "wait 0.001"].map(|wanted| {
-        terminal.file("st.cmd", &format!("on error {wanted}\nnonsense\necho after\n"));
+    let outcomes = ["continue", "break", "halt", "wait 0.001"].map(|reaction| {
+        terminal.file("st.cmd", &format!("on error {reaction}\nnonsense\necho after\n"));
         let flow = terminal.shell.run_script("st.cmd");
         (flow, terminal.out.take().contains("\nafter\n"))
     });
@@ -224,11 +224,11 @@ fn exit_returns_its_code_and_a_halt_of_an_inner_script_halts_the_outer_one() {
 
     assert_eq!([flow_of("exit"), flow_of("exit 7"), flow_of("exit x")], [Flow::Exit(0), Flow::Exit(7), Flow::Next]);
     assert_eq!([flow_of("< broken.cmd"), flow_of("< halted.cmd")], [Flow::Next, Flow::Halted]);
-    let told = terminal.err.take();
-    assert!(told.contains("\"broken.cmd\" was stopped by an error\n"), "{told}");
+    let errors = terminal.err.take();
+    assert!(errors.contains("\"broken.cmd\" was stopped by an error\n"), "{errors}");
     assert!(
-        told.starts_with("\"x\" is not a valid exit code\nbroken.cmd:2:1: there is no command \"nonsense\""),
-        "{told}"
+        errors.starts_with("\"x\" is not a valid exit code\nbroken.cmd:2:1: there is no command \"nonsense\""),
+        "{errors}"
     );
 }
 

@@ -143,9 +143,10 @@ s.req: 3 PVs, 0 missing, after changes, every 31622400s, to FOLDER/s.sav: not sa
 #[test]
 fn an_incomplete_save_set_is_saved_unless_incomplete_sets_are_forbidden() {
     let mut terminal = running();
-    let told = terminal.run("create_manual_set bad.req");
-    assert!(told.starts_with("! bad.req:2:1: there is no record \"x:b\"; did you mean \"x:a\"?\n"), "{told}");
-    assert!(told.contains("! bad.req:3:1: record \"x:a\" has no field \"NOPE\"; did you mean \"NAME\"?\n"), "{told}");
+    let warnings = terminal.run("create_manual_set bad.req");
+    assert!(warnings.starts_with("! bad.req:2:1: there is no record \"x:b\"; did you mean \"x:a\"?\n"), "{warnings}");
+    let of_field = "! bad.req:3:1: record \"x:a\" has no field \"NOPE\"; did you mean \"NAME\"?\n";
+    assert!(warnings.contains(of_field), "{warnings}");
     terminal.assert_goes(
         r#"
 > manual_save bad.req
@@ -276,7 +277,7 @@ none.sav after initialisation: not restored yet
 "#,
     );
 
-    let told = terminal.run("iocInit");
+    let warnings = terminal.run("iocInit");
 
     for part in [
         "early.sav:4: \"x:gone\" is not restored: there is no record \"x:gone\"",
@@ -284,7 +285,7 @@ none.sav after initialisation: not restored yet
         "cut.sav is not used: it does not end with <END>",
         "none.sav does not exist yet: nothing is restored from it",
     ] {
-        assert_eq!(told.matches(part).count(), 1, "{part} is not once in\n{told}");
+        assert_eq!(warnings.matches(part).count(), 1, "{part} is not once in\n{warnings}");
     }
     terminal.assert_goes(
         r#"
@@ -382,7 +383,7 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
 
     until("it is shown", || shown(&mut terminal, "1_Status") == "2 = 0x2");
 
-    for (name, wanted) in [
+    for (name, expected) in [
         ("status", "2 = 0x2"),
         ("statusStr", "\"2 values not saved\""),
         ("0_Name", "\"s\""),
@@ -393,7 +394,7 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
         ("rebootStatus", "4 = 0x4"),
         ("rebootStatusStr", "\"Ok\""),
     ] {
-        assert_eq!(shown(&mut terminal, name), wanted, "{name}");
+        assert_eq!(shown(&mut terminal, name), expected, "{name}");
     }
     assert!(shown(&mut terminal, "rebootTime").len() > 10 && shown(&mut terminal, "1_Time").contains(':'));
     assert!(["0 = 0x0", "1 = 0x1"].contains(&shown(&mut terminal, "heartbeat").as_str()));

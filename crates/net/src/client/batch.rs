@@ -93,14 +93,14 @@ fn issue_by_circuit<'a>(
 impl CircuitBatch {
     fn issue<'a>(
         circuit: Arc<Circuit>,
-        mut wanted: impl ExactSizeIterator<Item = usize>,
+        mut operations: impl ExactSizeIterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         mut elsewhere: impl FnMut(usize, Elsewhere),
     ) -> CircuitBatch {
         let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
-        let first = circuit.open_batch(wanted.len(), &end);
-        let mut indices = Vec::with_capacity(wanted.len());
-        while circuit.issue_more(first, &mut wanted, operation_at, &mut indices, &mut elsewhere) {}
+        let first = circuit.open_batch(operations.len(), &end);
+        let mut indices = Vec::with_capacity(operations.len());
+        while circuit.issue_more(first, &mut operations, operation_at, &mut indices, &mut elsewhere) {}
         CircuitBatch { circuit, first, indices, end }
     }
 

@@ -313,9 +313,9 @@ impl Search {
         let has_changed = state.name_server_addresses.refresh(now.monotonic, wake());
         if has_changed || (state.name_servers.is_empty() && !state.name_server_addresses.all().is_empty()) {
             let State { name_servers, name_server_addresses, .. } = state;
-            let wanted = name_server_addresses.all();
-            name_servers.retain(|server| wanted.contains(&server.address()));
-            for &address in wanted {
+            let configured = name_server_addresses.all();
+            name_servers.retain(|server| configured.contains(&server.address()));
+            for &address in configured {
                 if name_servers.iter().all(|server| server.address() != address) {
                     let config = circuit_config(&self.config, 0);
                     let search = Arc::downgrade(self);

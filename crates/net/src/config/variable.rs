@@ -109,7 +109,7 @@ pub static VARIABLES: [&Variable; 19] = [
     &CAS_BEACON_PERIOD,
 ];
 
-/// A help line for each variable that `is_wanted` selects: its name, what it does, and its default.
+/// A help line for each variable whose user `is_selected` accepts: its name, what it does, and its default.
 ///
 /// # Examples
 ///
@@ -120,9 +120,9 @@ pub static VARIABLES: [&Variable; 19] = [
 /// println!("{}", help(|user| user != VariableUser::Server));
 /// assert!(VARIABLES.iter().any(|variable| variable.name == "EPICS_CA_ADDR_LIST"));
 /// ```
-pub fn help(is_wanted: impl Fn(VariableUser) -> bool) -> String {
-    let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.user));
-    let lines = wanted.map(|variable| {
+pub fn help(is_selected: impl Fn(VariableUser) -> bool) -> String {
+    let selected = VARIABLES.iter().filter(|variable| is_selected(variable.user));
+    let lines = selected.map(|variable| {
         let otherwise = match variable.default {
             DefaultValue::Text("") => String::new(),
             DefaultValue::Text(text) => format!(" ({text})"),

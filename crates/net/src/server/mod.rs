@@ -451,7 +451,7 @@ fn relay(
 }
 
 /// Listens on every interface on one port: the requested one, or any free port if that is in use.
-fn listen(interfaces: &[Ipv4Addr], wanted: u16) -> Result<(Vec<TcpListener>, u16), ServerError> {
+fn listen(interfaces: &[Ipv4Addr], preferred_port: u16) -> Result<(Vec<TcpListener>, u16), ServerError> {
     let at = |port: u16| -> Result<(Vec<TcpListener>, u16), ServerError> {
         let mut port = port;
         let mut listeners = Vec::new();
@@ -463,7 +463,7 @@ fn listen(interfaces: &[Ipv4Addr], wanted: u16) -> Result<(Vec<TcpListener>, u16
         }
         Ok((listeners, port))
     };
-    match at(wanted) {
+    match at(preferred_port) {
         // A second server on the same host: clients learn its port from the search reply.
         Err(ServerError::Bind { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => at(0),
         result => result,

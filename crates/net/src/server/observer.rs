@@ -123,7 +123,7 @@ impl Observer {
     /// reply, at most half a second each.
     pub fn clients(&self) -> Vec<ClientStatus> {
         let mut clients = Vec::new();
-        let asked: Vec<_> = self
+        let replies: Vec<_> = self
             .inboxes
             .iter()
             .map(|inbox| {
@@ -132,9 +132,9 @@ impl Observer {
                 answer
             })
             .collect();
-        for answer in asked {
+        for reply in replies {
             // A reactor that is busy for longer is omitted this time; its late reply is dropped.
-            clients.extend(answer.recv_timeout(limit::STATUS_ANSWER).unwrap_or_default());
+            clients.extend(reply.recv_timeout(limit::STATUS_ANSWER).unwrap_or_default());
         }
         clients.sort_by_key(|client| std::cmp::Reverse((client.waiting, client.queued_bytes, client.updates.merged)));
         clients

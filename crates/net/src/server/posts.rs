@@ -64,7 +64,7 @@ impl Posts {
         let mask = post.mask;
         state.ring.push(post);
         for ListenerMasks { listener, masks } in &state.listeners {
-            let n_updates = masks.iter().filter(|(wanted, _)| mask.meets(*wanted)).map(|(_, n)| n).sum();
+            let n_updates = masks.iter().filter(|(subscribed, _)| mask.meets(*subscribed)).map(|(_, n)| n).sum();
             listener.inbox.updates.posted.fetch_add(n_updates, Ordering::Relaxed);
             listener.notify();
         }

@@ -74,9 +74,9 @@ impl Relay {
             let (n, _) = self.socket.recv_from(buffer).ok()?;
             let number = search::sequence(&buffer[..n]);
             let place = number.and_then(|number| self.forwarded.get(number as usize % limit::RELAYED_SEARCHES));
-            if let Some(asked) = place.filter(|asked| Some(asked.number) == number) {
-                search::renumber(&mut buffer[..n], asked.sequence);
-                return Some((n, asked.client, asked.socket_index));
+            if let Some(forwarded) = place.filter(|forwarded| Some(forwarded.number) == number) {
+                search::renumber(&mut buffer[..n], forwarded.sequence);
+                return Some((n, forwarded.client, forwarded.socket_index));
             }
         }
     }
@@ -127,8 +127,8 @@ mod tests {
         let mut answer = Vec::new();
         Answer::Version { valid: 1, minor: 13, sequence: 999 }.encode(&mut answer);
         other.send_to(&answer, from).unwrap();
-        for asked in [&second, &first] {
-            search::renumber(&mut answer, search::sequence(asked).unwrap());
+        for request in [&second, &first] {
+            search::renumber(&mut answer, search::sequence(request).unwrap());
             other.send_to(&answer, from).unwrap();
         }
 

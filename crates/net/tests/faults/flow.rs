@@ -101,13 +101,13 @@ fn a_get_beyond_a_shrunk_array_returns_zeros() {
     let mut raw = Raw::with_channel(server.tcp_port(), "a");
     let read = |count| bare(Request::ReadNotify { dbr: DOUBLE, count, sid: Sid(0), ioid: Ioid(1) });
 
-    for (n_present, n_asked) in [(20_000, 20_000), (2, 20_000), (0, 20_000), (2, 5), (0, 5)] {
+    for (n_present, n_requested) in [(20_000, 20_000), (2, 20_000), (0, 20_000), (2, 5), (0, 5)] {
         table.0["a"].set(vec![7.0; n_present]);
-        raw.say(&[read(n_asked as u32)]);
+        raw.say(&[read(n_requested as u32)]);
         let (_, payload) = raw.until(|answer| matches!(answer, Answer::ReadNotify { .. }));
 
         let (head, tail) = payload.split_at(8 * n_present);
-        assert_eq!(payload.len(), 8 * n_asked);
+        assert_eq!(payload.len(), 8 * n_requested);
         assert!(head.chunks(8).all(|eight| eight == 7_f64.to_be_bytes()) && tail.iter().all(|&byte| byte == 0));
     }
 }

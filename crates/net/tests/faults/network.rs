@@ -129,10 +129,10 @@ impl Wire {
 }
 
 /// Waits for an update.
-fn until(monitor: &Monitor, is_wanted: impl Fn(&Reading) -> bool) {
+fn until(monitor: &Monitor, is_expected: impl Fn(&Reading) -> bool) {
     loop {
         match monitor.next_timeout(PATIENCE) {
-            Some(MonitorEvent::Update(reading)) if is_wanted(&reading) => return,
+            Some(MonitorEvent::Update(reading)) if is_expected(&reading) => return,
             Some(_) => {}
             None => unreachable!("no update is received"),
         }
@@ -140,7 +140,7 @@ fn until(monitor: &Monitor, is_wanted: impl Fn(&Reading) -> bool) {
 }
 
 /// The next event of a monitor that is not an update.
-fn told(monitor: &Monitor) -> Option<MonitorEvent> {
+fn next_other_event(monitor: &Monitor) -> Option<MonitorEvent> {
     let start = Instant::now();
     while start.elapsed() < 2 * PATIENCE {
         match monitor.next_timeout(PATIENCE) {
@@ -171,13 +171,13 @@ fn cut(wire: &Wire) {
         !table.0["idle"].has_listeners() && !table.0["busy"].has_listeners()
     });
     let took = start.elapsed();
-    let told_of_cut = monitors.each_ref().map(told);
+    let events_of_cut = monitors.each_ref().map(next_other_event);
     wire.client.does("ip link set wire up").unwrap();
     eventually(|| table.0["idle"].has_listeners() && table.0["busy"].has_listeners());
     table.0["busy"].set(-1.0);
 
     assert!(took >= silence.mul_f64(0.8), "{took:?}: not before its time");
-    assert_eq!(told_of_cut, [Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Unresponsive)]);
+    assert_eq!(events_of_cut, [Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Unresponsive)]);
     until(&monitors[1], |reading| number(reading) == -1.0);
 }
 

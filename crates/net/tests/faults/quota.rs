@@ -33,12 +33,12 @@ fn x() -> Arc<Table> {
 }
 
 /// Waits for a status PV to reach a value.
-fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64) -> bool) {
+fn eventually_status(server: &Server, name: &str, mut is_expected: impl FnMut(f64) -> bool) {
     let monitor = client(server).channel(name).unwrap().monitor(MonitorOptions::default());
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         match monitor.next_timeout(PATIENCE) {
-            Some(MonitorEvent::Update(reading)) if is_wanted(number(&reading)) => return,
+            Some(MonitorEvent::Update(reading)) if is_expected(number(&reading)) => return,
             _ => {}
         }
     }
@@ -128,13 +128,13 @@ fn circuits_beyond_the_host_limit_are_rejected_and_other_hosts_are_served() {
     let mut within: Vec<Raw> = (0..4).map(|_| Raw::with_channel(server.tcp_port(), "x")).collect();
 
     let mut beyond = Raw::connected(server.tcp_port());
-    let told = beyond.hear().unwrap().0;
+    let reply = beyond.hear().unwrap().0;
     let ended_after = beyond.ended_after();
     let mut of_other_host = connected_from([127, 0, 0, 2], server.tcp_port());
     of_other_host.say(&[create(0, "x")]);
     of_other_host.until(|answer| matches!(answer, Answer::CreateChan { .. }));
 
-    assert!(matches!(told, Answer::Error { status: Eca::ALLOCMEM, .. }), "{told:?}");
+    assert!(matches!(reply, Answer::Error { status: Eca::ALLOCMEM, .. }), "{reply:?}");
     assert!(ended_after < Duration::from_secs(1), "{ended_after:?}");
     assert!(within.iter_mut().chain([&mut of_other_host]).all(is_served));
     let line = lines.recv_timeout(PATIENCE).unwrap();
@@ -188,11 +188,11 @@ fn a_flooding_host_gets_its_share_of_replies_and_delays_no_other_host() {
     other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let (datagram, mut buffer, start) = (searches(), [0; 2048], Instant::now());
 
-    let (mut n_answered, mut n_found, mut n_asked) = (0, 0, 0);
+    let (mut n_answered, mut n_found, mut n_searched) = (0, 0, 0);
     while start.elapsed() < Duration::from_secs(1) {
         (0..20).for_each(|_| drop(flooding.send_to(&datagram, to)));
         other.send_to(&datagram, to).unwrap();
-        n_asked += 1;
+        n_searched += 1;
         n_found += usize::from(other.recv_from(&mut buffer).is_ok());
         while flooding.recv_from(&mut buffer).is_ok() {
             n_answered += 1;
@@ -203,7 +203,7 @@ fn a_flooding_host_gets_its_share_of_replies_and_delays_no_other_host() {
     }
 
     // 20 000 bytes are 19 datagrams, and the flood spans at least two periods.
-    assert!(n_found >= 15, "{n_found} of {n_asked}");
+    assert!(n_found >= 15, "{n_found} of {n_searched}");
     let n_spans = 2 + start.elapsed().as_millis() as usize / 250;
     assert!(n_answered <= n_spans * 20_000 / datagram.len(), "{n_answered} in {n_spans} spans");
 }

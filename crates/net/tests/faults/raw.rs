@@ -68,11 +68,11 @@ impl Raw {
     }
 
     /// The first message that matches; others are ignored.
-    pub fn until(&mut self, is_wanted: impl Fn(&Answer) -> bool) -> (Answer, Vec<u8>) {
+    pub fn until(&mut self, is_expected: impl Fn(&Answer) -> bool) -> (Answer, Vec<u8>) {
         loop {
-            let heard = self.hear().expect("the stream ended early");
-            if is_wanted(&heard.0) {
-                return heard;
+            let message = self.hear().expect("the stream ended early");
+            if is_expected(&message.0) {
+                return message;
             }
         }
     }

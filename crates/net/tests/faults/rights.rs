@@ -26,25 +26,25 @@ fn everything_for_ann(by: &Peer) -> Rights {
 }
 
 /// How often a server has called the functions below.
-static N_ASKED: AtomicUsize = AtomicUsize::new(0);
+static N_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 fn nothing_counted(by: &Peer) -> Rights {
-    N_ASKED.fetch_add(1, Ordering::Relaxed);
+    N_CALLS.fetch_add(1, Ordering::Relaxed);
     nothing(by)
 }
 
 fn everything_counted(by: &Peer) -> Rights {
-    N_ASKED.fetch_add(1, Ordering::Relaxed);
+    N_CALLS.fetch_add(1, Ordering::Relaxed);
     everything(by)
 }
 
 /// Waits until the server has called them this often in total; returns true if it stops earlier, as a circuit with a
 /// full buffer does.
-fn asks_no_more_before(n_asked: usize) -> bool {
+fn calls_stop_before(n_calls: usize) -> bool {
     let (mut seen, mut since) = (0, Instant::now());
     loop {
-        match N_ASKED.load(Ordering::Relaxed) {
-            now if now >= n_asked => return false,
+        match N_CALLS.load(Ordering::Relaxed) {
+            now if now >= n_calls => return false,
             now if now != seen => (seen, since) = (now, Instant::now()),
             _ if since.elapsed() > Duration::from_millis(500) => return true,
             _ => std::thread::yield_now(),
@@ -141,11 +141,11 @@ fn a_cancelled_subscription_without_access_is_not_restored() {
     let (confirmed, payload) = said(&mut raw);
     x.allow(everything);
     server.rights_signal().notify_changed();
-    let told = said(&mut raw);
+    let reported = said(&mut raw);
     raw.say(&[echo()]);
 
     assert!(matches!(confirmed, Answer::EventAdd { .. }) && payload.is_empty());
-    assert_eq!(told, rights_of(0, true, true));
+    assert_eq!(reported, rights_of(0, true, true));
     assert_eq!(said(&mut raw).0, Answer::Echo {});
     assert!(!x.has_listeners());
 }
@@ -164,10 +164,10 @@ fn rights_changes_for_a_non_reading_client_use_bounded_memory() {
     (1..N_CHANNELS).for_each(|_| drop(raw.until(|answer| matches!(answer, Answer::CreateChan { .. }))));
 
     let is_stalled = (0..N_FLAPS).any(|flap| {
-        let before = N_ASKED.load(Ordering::Relaxed);
+        let before = N_CALLS.load(Ordering::Relaxed);
         table.0["x"].allow(if flap % 2 == 0 { nothing_counted } else { everything_counted });
         signal.notify_changed();
-        asks_no_more_before(before + N_CHANNELS as usize)
+        calls_stop_before(before + N_CHANNELS as usize)
     });
     table.0["x"].allow(nothing);
     signal.notify_changed();

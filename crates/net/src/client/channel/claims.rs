@@ -54,11 +54,11 @@ impl ChannelCore {
     /// Marks the channel as connecting on this circuit. Returns false if it was closed or already has a circuit.
     pub(in crate::client) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
         let mut state = self.state.lock();
-        let is_wanted = matches!(state.phase, ChannelPhase::Searching);
-        if is_wanted {
+        let is_searching = matches!(state.phase, ChannelPhase::Searching);
+        if is_searching {
             state.phase = ChannelPhase::Connecting(circuit.clone());
         }
-        is_wanted
+        is_searching
     }
 
     /// Whether the server has not yet confirmed the channel.

@@ -84,12 +84,13 @@ impl Circuit {
         first
     }
 
-    /// Issues some of the `wanted` operations and sends them, so that the server can work meanwhile. Returns false when
-    /// none is left. Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
+    /// Issues some of the `operations`, given by their indices, and sends them, so that the server can work meanwhile.
+    /// Returns false when none is left. Adds the indices of issued operations to `issued`, and calls `elsewhere` for
+    /// the others.
     pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
-        wanted: &mut impl Iterator<Item = usize>,
+        operations: &mut impl Iterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
         elsewhere: &mut impl FnMut(usize, Elsewhere),
@@ -98,7 +99,7 @@ impl Circuit {
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
         let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return false };
         let mut n_seen = 0;
-        for index in wanted.by_ref().take(limit::BATCH_PIECE) {
+        for index in operations.by_ref().take(limit::BATCH_PIECE) {
             n_seen += 1;
             let (channel, task) = operation_at(index);
             let server_channel = match channel.server_channel_for(task, self) {
