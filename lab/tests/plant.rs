@@ -5,7 +5,12 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, ChildStdin, Command, ExitCode, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Test = (&'static str, fn());
 
@@ -170,12 +175,18 @@ fn no_put_reaches_a_plant_without_the_word_for_it() {
 }
 
 fn an_interrupted_run_shows_what_there_is() {
-    let (_plant, search) = plant();
+    let pvs = PvTable::from([("load:000000", SharedPv::builder(1.5).build())]);
+    let server = Server::start(ServerConfig::isolated(), Arc::new(pvs)).unwrap();
+    let (search, observer) = (format!("127.0.0.1:{}", server.udp_port()), server.observer());
     let words = ["run", "--against", "load:000000", "--seconds", "600", "--json", "-"];
     let child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let id = child.id().to_string();
-    // By then the run has measured and watches; were it slower, it would still have to print its results.
-    std::thread::sleep(Duration::from_secs(3));
+    // The run subscribes after it has measured everything else.
+    let start = Instant::now();
+    while observer.clients().iter().all(|client| client.n_subscriptions == 0) {
+        assert!(start.elapsed() < PATIENCE, "the run does not subscribe");
+        std::thread::yield_now();
+    }
 
     let interrupted = Command::new("kill").args(["-INT", &id]).status().unwrap();
     let output = child.wait_with_output().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fodo_net::{
     ChannelState, ClientConfig, Context, DeferredPut, Error, ErrorKind, Kind, MonitorEvent, MonitorOptions, PutRefusal,
@@ -239,13 +239,18 @@ fn searches_pause_for_a_server_that_claims_names_but_refuses_connections() {
 
 #[test]
 fn a_server_resumes_reading_when_its_queued_replies_are_sent() {
-    let (_server, context) = serve([("a", cell(vec![7i32; 1_000_000])), ("x", cell(1.5))]);
+    let (server, context) = serve([("a", cell(vec![7i32; 1_000_000])), ("x", cell(1.5))]);
+    let observer = server.observer();
     let (a, x) = (context.channel("a").unwrap(), context.channel("x").unwrap());
     a.connect().unwrap();
     x.connect().unwrap();
 
     let large: Vec<_> = (0..20).map(|_| a.start_get(Default::default())).collect();
-    std::thread::sleep(Duration::from_millis(5));
+    // If the client has read all replies before this thread runs again, none is queued any more.
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while observer.clients().iter().all(|client| client.queued_bytes == 0) && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     let small: Vec<_> = (0..5000).map(|_| x.start_get(Default::default())).collect();
 
     for operation in large {
@@ -264,9 +269,9 @@ fn an_unconfirmed_put_arrives_even_if_its_channel_is_dropped() {
     context.channel("a").unwrap().put_unconfirmed(vec![8.0; 500_000]).unwrap();
     context.channel("x").unwrap().put_unconfirmed(3.5).unwrap();
 
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while x.value() != Value::from(3.5) || a.value().len() != 500_000 {
-        assert!(std::time::Instant::now() < deadline, "a put was lost");
+        assert!(Instant::now() < deadline, "a put was lost");
         std::thread::yield_now();
     }
 }
@@ -282,9 +287,9 @@ fn a_burst_of_unconfirmed_puts_arrives_without_a_later_request() {
         channel.put_unconfirmed(number).unwrap();
     }
 
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while x.value() != Value::from(2999) {
-        assert!(std::time::Instant::now() < deadline, "the last put was lost");
+        assert!(Instant::now() < deadline, "the last put was lost");
         std::thread::yield_now();
     }
 }

@@ -15,13 +15,22 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fodo_ioc::Policy;
 use fodo_ioc::shell::{Purpose, RunConfig, Shell};
 use fodo_net::ServerConfig;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for a condition; `what` it is, for the message.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
 
 /// The output of a shell since it was last read.
 #[derive(Clone, Default)]

@@ -1,10 +1,8 @@
 //! Scripts, and what is possible before `iocInit` and after it.
 
-use std::time::{Duration, Instant};
-
 use fodo_ioc::shell::Flow;
 
-use crate::{PATIENCE, Terminal};
+use crate::{Terminal, until};
 
 #[test]
 fn commands_that_need_records_fail_before_ioc_init() {
@@ -123,25 +121,22 @@ fn after_a_failed_ioc_init_no_records_exist() {
 
 #[test]
 fn ioc_pause_stops_scans_until_ioc_run() {
-    let mut terminal = Terminal::serving("record(calc, n) { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }");
+    let record = "record(calc, n) { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }";
+    let (mut paused, mut other) = (Terminal::serving(record), Terminal::serving(record));
     let n = |terminal: &mut Terminal| terminal.run("dbgf n");
-    let starts = Instant::now();
-    while n(&mut terminal) == "DBF_DOUBLE:         0\n" {
-        assert!(starts.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let until_scanned = |terminal: &mut Terminal| {
+        let before = n(terminal);
+        until("the record is scanned", || n(terminal) != before);
+    };
+    until_scanned(&mut paused);
 
-    terminal.run("iocPause");
-    let held = n(&mut terminal);
-    std::thread::sleep(Duration::from_millis(250));
-    assert_eq!(n(&mut terminal), held);
+    paused.run("iocPause");
+    let held = n(&mut paused);
+    (0..3).for_each(|_| until_scanned(&mut other));
+    assert_eq!(n(&mut paused), held);
 
-    terminal.run("iocRun");
-    let starts = Instant::now();
-    while n(&mut terminal) == held {
-        assert!(starts.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    paused.run("iocRun");
+    until_scanned(&mut paused);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Autosave commands.
 
-use std::time::Instant;
-
 use fodo_ioc::autosave::format::{self, Content};
 
-use crate::{PATIENCE, Terminal};
+use crate::{Terminal, until};
 
 const DATABASE: &str = r#"
 record(ao, "x:a") { field(VAL, 1.5) info(autosaveFields, "VAL DESC") info(autosaveFields_pass0, "VAL NOPE") }
@@ -38,14 +36,6 @@ fn saved(terminal: &Terminal, name: &str) -> Vec<String> {
         Content::Array(texts) => format!("{:?}", texts.iter().map(ToString::to_string).collect::<Vec<_>>()),
     };
     saved.values.iter().map(|value| format!("{}={}", value.pv, text(&value.value))).collect()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 #[test]
