@@ -154,6 +154,7 @@ mod printable;
 pub mod process;
 mod pv;
 pub mod reccaster;
+mod service;
 pub mod shell;
 mod site;
 mod stats;

@@ -8,14 +8,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fodo_data::Now;
-use fodo_lock::{Mutex, Rank};
-use fodo_net::reactor::{EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
+use fodo_lock::Rank;
+use fodo_net::reactor::{NextCall, Reactor, Readiness, Registration, WriteOutcome, flush, read};
 
 use crate::limit;
+use crate::service::{RunningService, Service};
 
 /// A page that is served until this is dropped.
 ///
@@ -37,7 +37,7 @@ use crate::limit;
 #[derive(Debug)]
 pub struct Page {
     address: SocketAddr,
-    handler: Arc<PageHandler>,
+    _service: RunningService<PageServer>,
 }
 
 /// The page to serve; see [`Page`].
@@ -63,44 +63,13 @@ impl Page {
     pub fn serve(listener: TcpListener, config: PageConfig, reactor: &Reactor) -> io::Result<Page> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let handler = Arc::new_cyclic(|handler: &Weak<PageHandler>| {
-            PageHandler(Mutex::ranked(
-                Rank::MetricsPage,
-                Some(PageServer::new(listener, config, reactor.add(handler.clone()))),
-            ))
-        });
-        let page = Page { address, handler };
-        if let Some(server) = &*page.handler.0.lock() {
-            server.registration.add_socket(&server.listener, Readiness::Readable)?;
-        }
-        Ok(page)
+        let create = |registration| PageServer::new(listener, config, registration);
+        Ok(Page { address, _service: RunningService::start(reactor, Rank::MetricsPage, create)? })
     }
 
     /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // Waits for a turn in progress.
-        self.handler.0.lock().take();
-    }
-}
-
-/// What the reactor calls. `None` after the page was dropped.
-struct PageHandler(Mutex<Option<PageServer>>);
-
-impl std::fmt::Debug for PageHandler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PageHandler").finish_non_exhaustive()
-    }
-}
-
-impl EventHandler for PageHandler {
-    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        self.0.lock().as_mut().map_or(NextCall::OnReady, |server| server.turn(now.monotonic))
     }
 }
 
@@ -133,12 +102,13 @@ enum ConnectionPhase {
     Done,
 }
 
-impl PageServer {
-    fn new(listener: TcpListener, config: PageConfig, registration: Registration) -> PageServer {
-        PageServer { listener, config, registration, made: None, open: VecDeque::new() }
+impl Service for PageServer {
+    fn watch(&self) -> io::Result<()> {
+        self.registration.add_socket(&self.listener, Readiness::Readable)
     }
 
-    fn turn(&mut self, now: Instant) -> NextCall {
+    fn turn(&mut self, now: Now) -> NextCall {
+        let now = now.monotonic;
         let has_more = self.accept(now);
         let PageServer { open, config, made, .. } = self;
         open.retain_mut(|connection| connection.turn(|request| answer(request, config, made, now)).is_ok());
@@ -148,6 +118,12 @@ impl PageServer {
             (false, Some(oldest)) => NextCall::At(oldest.since + limit::PAGE_CONNECTION_TIME),
             (false, None) => NextCall::OnReady,
         }
+    }
+}
+
+impl PageServer {
+    fn new(listener: TcpListener, config: PageConfig, registration: Registration) -> PageServer {
+        PageServer { listener, config, registration, made: None, open: VecDeque::new() }
     }
 
     /// Closes connections that have lasted too long, whatever their state.
@@ -276,7 +252,10 @@ fn parsed(request: &[u8], path: &str) -> Option<ParsedRequest> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
+    use crate::service::ServiceHandler;
 
     #[test]
     fn a_page_request_matches_by_path_and_ignores_the_query() {
@@ -294,7 +273,7 @@ mod tests {
         let config = PageConfig { path: "/", content_type: "", text: Box::new(String::new) };
         listener.set_nonblocking(true).unwrap();
         let reactor = Reactor::start("page").unwrap();
-        let mut server = PageServer::new(listener, config, reactor.add(Weak::<PageHandler>::new()));
+        let mut server = PageServer::new(listener, config, reactor.add(Weak::<ServiceHandler<PageServer>>::new()));
         let start = Instant::now();
         let silent: Vec<_> = (0..=limit::PAGE_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
 

@@ -38,20 +38,20 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::{Arc, Weak};
 
 use fodo_data::Now;
-use fodo_lock::{Mutex, Rank};
+use fodo_lock::Rank;
 use fodo_net::log::{Level, Log};
 use fodo_net::reactor::{
-    ConnectProgress, EventHandler, NextCall, Reactor, Readiness, Registration, WriteOutcome, connect, connect_progress,
-    flush, read, shared_udp,
+    ConnectProgress, NextCall, Reactor, Readiness, Registration, WriteOutcome, connect, connect_progress, flush, read,
+    shared_udp,
 };
 
 pub use self::items::RecSyncConfig;
 pub use self::machine::RecSyncTimeouts;
 use self::machine::{Out, RecCasterMachine, RecSyncEvent, RecSyncInput};
 use crate::limit;
+use crate::service::{RunningService, Service};
 
 /// One item of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,9 @@ pub struct RecCasterConfig {
 
 /// A client of RecSync that runs until it is dropped.
 #[derive(Debug)]
-pub struct RecCaster(Arc<RecCasterHandler>);
+pub struct RecCaster {
+    _service: RunningService<RecCasterSockets>,
+}
 
 impl RecCaster {
     /// Starts to listen on the thread of a reactor. Fails if the port cannot be bound; several programs of a host can
@@ -108,39 +110,15 @@ impl RecCaster {
     pub fn start(config: RecCasterConfig, items: ItemSource, log: Log, reactor: &Reactor) -> io::Result<RecCaster> {
         let announcements = shared_udp(config.interface, config.port)?;
         let machine = RecCasterMachine::new(items, config.timeouts, RandomState::new().hash_one(std::process::id()));
-        let handler = Arc::new_cyclic(|handler: &Weak<RecCasterHandler>| {
-            let registration = reactor.add(handler.clone());
-            let sockets =
-                RecCasterSockets { machine, registration, announcements, connection: None, server: None, log };
-            RecCasterHandler(Mutex::ranked(Rank::RecCaster, Some(sockets)))
-        });
-        let caster = RecCaster(handler);
-        if let Some(sockets) = &*caster.0.0.lock() {
-            sockets.registration.add_socket(&sockets.announcements, Readiness::Readable)?;
-        }
-        Ok(caster)
-    }
-}
-
-impl Drop for RecCaster {
-    fn drop(&mut self) {
-        // Waits for a turn in progress.
-        self.0.0.lock().take();
-    }
-}
-
-/// What the reactor calls. `None` after the client was dropped.
-struct RecCasterHandler(Mutex<Option<RecCasterSockets>>);
-
-impl std::fmt::Debug for RecCasterHandler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecCasterHandler").finish_non_exhaustive()
-    }
-}
-
-impl EventHandler for RecCasterHandler {
-    fn on_event(self: Arc<Self>, now: Now) -> NextCall {
-        self.0.lock().as_mut().map_or(NextCall::OnReady, |sockets| sockets.turn(now))
+        let create = |registration| RecCasterSockets {
+            machine,
+            registration,
+            announcements,
+            connection: None,
+            server: None,
+            log,
+        };
+        Ok(RecCaster { _service: RunningService::start(reactor, Rank::RecCaster, create)? })
     }
 }
 
@@ -161,7 +139,11 @@ struct Connection {
     unsent: VecDeque<u8>,
 }
 
-impl RecCasterSockets {
+impl Service for RecCasterSockets {
+    fn watch(&self) -> io::Result<()> {
+        self.registration.add_socket(&self.announcements, Readiness::Readable)
+    }
+
     fn turn(&mut self, now: Now) -> NextCall {
         let has_datagrams = self.receive_datagrams(now);
         let has_bytes = self.serve_connection(now);
@@ -171,7 +153,9 @@ impl RecCasterSockets {
         }
         self.machine.deadline().map_or(NextCall::OnReady, NextCall::At)
     }
+}
 
+impl RecCasterSockets {
     /// Handles a limited number of waiting datagrams; returns true if there may be more.
     fn receive_datagrams(&mut self, now: Now) -> bool {
         let mut datagram = [0; limit::RECCASTER_DATAGRAM_BYTES];
