@@ -95,7 +95,7 @@ pub fn client_environment() -> String {
 }
 
 const TERMINAL: &str = "  \
-  NO_COLOR                         set to anything: no colour at a terminal
+  NO_COLOR                         set and not empty: no colour at a terminal
   TZ                               the time zone of printed time stamps";
 
 /// Why a server closes a connection before it confirms the channel.

@@ -29,7 +29,7 @@ pub struct DisplayOptions {
 }
 
 impl DisplayOptions {
-    /// The options for the program's stdout; respects `NO_COLOR`.
+    /// The options for the program's stdout; respects `NO_COLOR`, as <https://no-color.org> defines it.
     pub fn of_stdout() -> DisplayOptions {
         let is_terminal = std::io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
