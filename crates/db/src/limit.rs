@@ -70,8 +70,9 @@ pub(crate) const JSON_DEPTH_MAX: usize = 64;
 pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
 /// Bytes of a record name, as in Base.
 pub(crate) const NAME_BYTES_MAX: usize = 60;
-/// Bytes of a channel name with filters, the same as in searches. All filters with every argument take half of it.
-pub(crate) const FILTER_BYTES_MAX: usize = 1024;
+/// Bytes of a channel name with filters, as in Base: rsrv closes the circuit of a client that names a longer one. All
+/// filters with every argument take about half of it.
+pub(crate) const FILTER_BYTES_MAX: usize = 511;
 /// Bytes of an access file. Real files list some hundred users and hosts. If a large log is named by mistake, it is not
 /// read to its end.
 pub(crate) const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
