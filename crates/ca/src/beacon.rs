@@ -71,7 +71,7 @@ impl BeaconMonitor {
         let Some(server) = self.servers.get_mut(&address) else {
             self.enter(address, number.unwrap_or(0), now);
             return match number {
-                Some(number) if number <= limit::BEACONS_OF_START => Some(Anomaly::Started(address)),
+                Some(number) if number < limit::BEACONS_OF_START => Some(Anomaly::Started(address)),
                 // A server that was running before this client started is not an anomaly.
                 _ if now < self.since + limit::BEACON_SILENCE => None,
                 _ => Some(Anomaly::Appeared(address)),
@@ -174,6 +174,15 @@ mod tests {
         assert_eq!(recorder.at(3.06, &beacon(server(2), 13, 2)), [], "the periods double");
         assert_eq!(recorder.at(18.0, &beacon(server(1), 13, 501)), []);
         assert_eq!(recorder.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "by a new route");
+    }
+
+    #[test]
+    fn only_a_low_beacon_number_reports_the_start_of_a_new_server() {
+        let mut recorder = BeaconRecorder::new();
+        let last_of_start = limit::BEACONS_OF_START - 1;
+
+        assert_eq!(recorder.at(1.0, &beacon(server(1), 13, last_of_start)), [Anomaly::Started(server(1))]);
+        assert_eq!(recorder.at(1.0, &beacon(server(2), 13, last_of_start + 1)), []);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub const BEACON_PERIODS: (Duration, Duration) = (Duration::from_millis(20), Dur
 /// Maximum number of servers whose beacons a client remembers: more than any site has, and little memory.
 pub const BEACON_SERVERS: usize = 16 * 1024;
 
-/// A beacon with a sequence number up to this one indicates a server start: the beacons of its first seconds.
+/// A beacon with a sequence number below this one indicates a server start: the beacons of its first seconds.
 pub const BEACONS_OF_START: u32 = 8;
 
 /// A beacon after a silence of at least this time is an anomaly: two of the longest standard periods.
