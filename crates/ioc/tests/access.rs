@@ -137,6 +137,21 @@ fn a_reloaded_access_file_applies_to_connected_clients_unless_it_is_invalid() {
 }
 
 #[test]
+fn an_access_file_is_reloaded_after_a_failed_reload() {
+    let folder = Folder::new("repaired");
+    let (running, context) = folder.serve(folder.policy());
+    let free = channel(&context, "free");
+
+    std::fs::write(folder.access(), "ASG(DEFAULT) { RULE(1, READ }").unwrap();
+    running.reload_access().unwrap_err();
+    assert!(may_write(&free), "the rules read before still apply");
+    std::fs::write(folder.access(), "ASG(DEFAULT) { RULE(1, READ) }").unwrap();
+    running.reload_access().unwrap();
+
+    until_may_write(&free, false);
+}
+
+#[test]
 fn a_read_only_server_rejects_every_put_despite_access_rules() {
     let folder = Folder::new("read-only");
     let (_running, context) = folder.serve(Policy { is_read_only: true, ..folder.policy() });

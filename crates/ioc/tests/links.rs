@@ -234,6 +234,28 @@ fn output_and_forward_links_process_records_of_another_ioc() {
 }
 
 #[test]
+fn a_put_through_a_link_outlasts_the_operation_timeout_of_the_client() {
+    let far_port = port();
+    let far = serve(
+        r#"record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.3") field(OUT, "done PP") } record(ao, "done") {}"#,
+        far_port,
+        &[],
+    );
+    let client = ClientConfig { operation_timeout: Duration::from_millis(1), ..at(&[far_port]) };
+    let db = r#"record(ao, "waits") { field(DTYP, "Async Soft Channel") field(OUT, "slow.A CA") }"#;
+    let near = load(db).linked(client).serve(config(0)).unwrap();
+    let waits = channel(&near, "waits");
+
+    // Until the link is connected, its record is INVALID.
+    until_so(&waits, "written", || {
+        waits.put_timeout(7.0, PATIENCE).unwrap();
+        waits.get_timeout(PATIENCE).unwrap().alarm.severity == Severity::None
+    });
+
+    assert_eq!(number(&channel(&far, "done")), 7.0, "the put ends after the delay of its target");
+}
+
+#[test]
 fn two_iocs_with_circular_links_use_bounded_resources_and_serve_clients() {
     let (one_port, other_port) = (port(), port());
     let one = serve(

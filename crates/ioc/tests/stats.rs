@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fodo_db::Loader;
 use fodo_ioc::{Ioc, RunningIoc, Surroundings};
 use fodo_net::{Context, MonitorEvent, MonitorOptions, ServerConfig, Value};
 
@@ -65,6 +66,20 @@ fn ioc_stats_pvs_report_server_counters_and_system_statistics() {
     assert!(used < max, "{used} of {max}");
     let n_open = number_until(&context, "s:ioc:FD_CNT", |n| n > 3.0);
     assert!(n_open < number_until(&context, "s:ioc:FD_MAX", |n| n > 0.0));
+}
+
+#[test]
+fn skipped_items_of_databases_are_counted() {
+    let mut loader = Loader::default();
+    let text = "record(ao, s:gap) { field(PREC, two) field(EGU, mm) }\nrecord(robot, s:arm) {}\n";
+    let errors = loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap_err();
+    let config = ServerConfig { status_prefix: Some("s:ioc".to_owned()), ..ServerConfig::isolated() };
+
+    let ioc = Ioc::of(loader).unwrap().serve(config).unwrap();
+
+    let context = Context::new(ioc.client_config());
+    assert_eq!(errors.len(), 2);
+    assert_eq!(value(&context, "s:ioc:LOAD_ERROR_CNT"), Value::from(2.0));
 }
 
 #[test]
