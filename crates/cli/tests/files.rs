@@ -49,11 +49,14 @@ fn expand_prints_the_database_generated_by_a_substitutions_file() {
 }
 
 /// The files expanded by the cases below.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     ("p.t", "P=$(P) Q=$(Q)\n"),
     ("odd.t", "$(Q=${P}) ${b} $(d,undef) $(P,P=5) \"$(P)\" '$(P)' \\$(P) $(P=a(b)c) $(N$(P)) $(Q='a)b') $("),
     ("top.t", "# $(P)\n  include \"q.t\"\nsubstitute \"P=7,Q=8\"\n$(P)$(Q)\nincludes \"p.t\"\ninfo(x) \"y\""),
     ("d/q.t", "in d $(P)\n"),
+    ("d/p.t", "in d P=$(P)\n"),
+    ("d/d/q.t", "deeper\n"),
+    ("slash.t", "include \"d/q.t\"\n"),
     ("rows", "{P=1,Q=2}\n{P=2}\npattern {P,Q}\n{3,\"4 5\"} {6}\n"),
     ("odd", "file p.t { {P='a b', Q=\"it's\"} {P=a\\,b\n Q=1} {P = 5} {P=\"\"} {P} {P=a b,Q=c\"d\"} }\n"),
     ("scope", "global {Q=g}\nfile \"$(FODO_TEMPLATE).t\" { {P=1,Q=2} {P=3} }\nglobal {Q=h}file p.t{{P=5}}\n"),
@@ -61,14 +64,16 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// Arguments, and the output of `msi` of EPICS Base 7.0.10 for them.
-const AS_MSI: [(&[&str], &str); 15] = [
+const AS_MSI: [(&[&str], &str); 17] = [
     (&["-MP=1", "p.t"], "P=1 Q=$(Q)\n"),
     (&["-V", "-MP=1", "p.t"], "P=1 Q=$(Q,undefined)\n"),
     (&["-M", "P=$(Q),Q=5", "p.t"], "P=5 Q=5\n"),
     (&["-M", "P=\"a,b\",Q='c d'", "p.t"], "P=a,b Q=c d\n"),
     (&["-M", "P=1,P", "p.t"], "P=$(P) Q=$(Q)\n"),
     (&["-MP=1", "odd.t"], "1 $(b) $(d) 5 \"1\" '$(P)' \\$(P) 1c) $(N1) ab') $("),
-    (&["-MP=1", "-Id", "top.t"], "# 1\nin d 1\n78\nincludes \"p.t\"\ninfo(x) \"y\""),
+    (&["-MP=1", "-I.:d", "top.t"], "# 1\nin d 1\n78\nincludes \"p.t\"\ninfo(x) \"y\""),
+    (&["-MP=1", "-Id", "p.t"], "in d P=1\n"),
+    (&["-MP=1", "-Id", "./slash.t"], "in d 1\n"),
     (&["-Srows", "p.t"], "P=1 Q=2\nP=2 Q=$(Q)\nP=3 Q=4 5\nP=6 Q=$(Q)\n"),
     (&["-g", "-S", "rows", "p.t"], "P=1 Q=2\nP=2 Q=2\nP=3 Q=4 5\nP=6 Q=4 5\n"),
     (&["-Sodd", "-MQ=9"], "P=ab Q=it's\nP=a,b Q=1\nP=5 Q=9\nP= Q=9\nP=$(P) Q=9\nP=ab Q=cd\n"),
@@ -76,7 +81,7 @@ const AS_MSI: [(&[&str], &str); 15] = [
     (&["-g", "-Sscope"], "P=1 Q=2\nP=3 Q=2\nP=5 Q=h\n"),
     (&["-Sscope", "d/q.t"], "in d 1\nin d 3\nin d 5\n"),
     (&["-D", "-oout.db", "-I.:d", "-Sinclude"], "out.db: ./top.t \\\n d/q.t\n"),
-    (&["-D", "-oout.db", "-Id", "-MP=1", "top.t"], "out.db: top.t \\\n d/q.t\n"),
+    (&["-D", "-oout.db", "-I.:d", "-MP=1", "top.t"], "out.db: ./top.t \\\n d/q.t\n"),
 ];
 
 #[test]
@@ -89,4 +94,13 @@ fn expand_output_is_the_same_as_msi_output() {
         assert_eq!(text(&output.stdout), expected, "{arguments:?}");
         assert_eq!(output.status.success(), !arguments.contains(&"-V"), "{arguments:?}");
     }
+}
+
+#[test]
+fn expand_also_finds_templates_where_msi_does_not_search_for_them() {
+    let folder = folder("files-found", &[("top.t", "include \"e/q.t\"\n"), ("d/e/q.t", "found\n")]);
+
+    let output = fodo_in(&folder, &["expand", "-I", "d", "top.t"]);
+
+    assert_eq!(text(&output.stdout), "found\n", "{}", text(&output.stderr));
 }

@@ -48,13 +48,15 @@ Examples:
   fodo expand -V -I db:lib/db -M P=x: plant.substitutions -o plant.db
   fodo expand -D -o plant.db plant.substitutions
 
-Flags and output are those of msi. An undefined macro is printed as $(NAME). With -I, files are
-searched for only in these folders, except those named on the command line. Macros in the name of
-a template are environment variables.
+Flags and output are those of msi. An undefined macro is printed as $(NAME). With -I, files whose
+name has no '/' are searched for in these folders. Macros in the name of a template are environment
+variables.
 
 Differences to msi: messages contain file, line and column; with -V the exit code is 1 instead of
 2; if a file cannot be read or parsed, nothing is printed and the exit code is 1; several files may
-be given; P=$(P)x uses the previous value of P and is not a recursion; comments may appear anywhere
+be given; .substitutions and .subs files need no -S; a template given as FILE that is not in the
+folders of -I is searched for as it is named, and a name with '/' that does not exist in these
+folders; P=$(P)x uses the previous value of P and is not a recursion; comments may appear anywhere
 in a substitutions file; long lines and values are not truncated.";
 
 /// Runs the command.
@@ -113,10 +115,10 @@ impl Expansion<'_> {
         let tables: Vec<&String> = tables.into_iter().chain(&arguments.substitutions).collect();
         if tables.is_empty() {
             if templates.is_empty() {
-                self.template("stdin", SearchFolders::Stdin, &mut macros)?;
+                self.template("stdin", TemplateOrigin::Stdin, &mut macros)?;
             }
             for file in templates {
-                self.template(file, SearchFolders::None, &mut macros)?;
+                self.template(file, TemplateOrigin::CommandLine, &mut macros)?;
             }
             return Ok(Vec::new());
         }
@@ -145,13 +147,16 @@ impl Expansion<'_> {
                 }
                 TemplateStatement::Instance { template, macros, place } => (template, macros, place),
             };
-            let named = templates.first().map(|name| (*name).clone()).or(template);
+            let (named, origin) = match templates.first() {
+                Some(name) => (Some((*name).clone()), TemplateOrigin::CommandLine),
+                None => (template, TemplateOrigin::File),
+            };
             let name = named.ok_or_else(|| LoadError::of_file(&place, "this row names no template".into()))?;
             let mut own = macros.clone();
             let scope = if self.arguments.global { &mut *macros } else { &mut own };
             let _ = scope.add(&list);
             let n_before = self.out.undefined.len();
-            let expanded = self.template(&name, SearchFolders::All, scope);
+            let expanded = self.template(&name, origin, scope);
             self.out.undefined.iter_mut().skip(n_before).for_each(|error| error.from.push(place.clone()));
             expanded.map_err(|mut error| {
                 error.from.push(place);
@@ -161,11 +166,11 @@ impl Expansion<'_> {
         Ok(warnings)
     }
 
-    fn template(&mut self, file: &str, folders: SearchFolders, macros: &mut Macros) -> Result<(), LoadError> {
+    fn template(&mut self, file: &str, origin: TemplateOrigin, macros: &mut Macros) -> Result<(), LoadError> {
         let undefined = if self.arguments.verify { UndefinedMacros::Mark } else { UndefinedMacros::Keep };
-        let (mut folders, paths, read) = (folders, &self.arguments.paths, &mut self.read);
+        let (mut origin, paths, read) = (origin, &self.arguments.paths, &mut self.read);
         let mut open = |name: &str| {
-            let (found, bytes) = std::mem::replace(&mut folders, SearchFolders::All).open(paths, name)?;
+            let (found, bytes) = std::mem::replace(&mut origin, TemplateOrigin::File).open(paths, name)?;
             if !read.contains(&found) {
                 read.push(found);
             }
@@ -178,29 +183,33 @@ impl Expansion<'_> {
     }
 }
 
-/// Where to search for a file.
-#[derive(Clone, Copy)]
-enum SearchFolders {
-    /// Stdin.
+/// What names a template, which decides where it is searched for.
+#[derive(Clone, Copy, PartialEq)]
+enum TemplateOrigin {
+    /// Nothing: it is read from stdin.
     Stdin,
-    /// Only the current folder.
-    None,
-    /// The folders of -I, if there are any.
-    All,
+    CommandLine,
+    /// A substitutions file, or another template.
+    File,
 }
 
-impl SearchFolders {
-    /// The path of the file that was found, and its bytes.
+impl TemplateOrigin {
+    /// The path of the file that was found, and its bytes. As in msi, the folders of -I are for names without a slash.
     fn open(self, paths: &[String], name: &str) -> io::Result<(String, Vec<u8>)> {
+        if self == TemplateOrigin::Stdin {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes)?;
+            return Ok((name.to_owned(), bytes));
+        }
+        let as_named = || file::read(name).map(|bytes| (name.to_owned(), bytes));
         let folders: Vec<&str> = paths.iter().flat_map(|path| path.split(':')).collect();
-        match self {
-            SearchFolders::Stdin => {
-                let mut bytes = Vec::new();
-                io::stdin().lock().read_to_end(&mut bytes)?;
-                return Ok((name.to_owned(), bytes));
-            }
-            SearchFolders::All if !folders.is_empty() && !name.starts_with('/') => {}
-            SearchFolders::All | SearchFolders::None => return Ok((name.to_owned(), file::read(name)?)),
+        if folders.is_empty() || name.starts_with('/') {
+            return as_named();
+        }
+        if name.contains('/')
+            && let Ok(found) = as_named()
+        {
+            return Ok(found);
         }
         let mut missing = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -211,6 +220,6 @@ impl SearchFolders {
                 Err(error) => missing = error,
             }
         }
-        Err(missing)
+        if self == TemplateOrigin::CommandLine { as_named() } else { Err(missing) }
     }
 }
