@@ -63,9 +63,9 @@ fn feed_request(bytes: &[u8]) {
     };
     let macros = Macros::parse("P=x:").expect("the macros are valid");
     let request = request::read("outer.req", &macros, &mut open).expect("the outer file exists");
-    for wanted in &request.wanted {
-        assert!(!wanted.pv.is_empty() && !wanted.pv.contains(char::is_whitespace));
-        assert!(wanted.at.line > 0);
+    for requested in &request.pvs {
+        assert!(!requested.pv.is_empty() && !requested.pv.contains(char::is_whitespace));
+        assert!(requested.at.line > 0);
     }
     assert!(request.errors.iter().all(|error| error.line > 0 && !error.to_string().is_empty()));
 }

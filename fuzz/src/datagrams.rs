@@ -8,14 +8,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use fodo_ca::beacon::BeaconMonitor;
+use fodo_ca::limit;
 use fodo_ca::repeater::{Repeater, is_confirmation};
 use fodo_ca::search::{Responder, Searcher};
-use fodo_engine::shares::SearchShares;
 use fodo_ca::traffic::SearchMonitor;
-use fodo_ca::limit;
 use fodo_data::Now;
 use fodo_engine::Cid;
 use fodo_engine::limit::SEARCH_BURST;
+use fodo_engine::shares::SearchShares;
 
 /// The number of names being searched for.
 const NAMES: u32 = 8;

@@ -197,6 +197,9 @@ pub struct Ledger {
     pub merged_client: u64,
     /// Updates delivered to the program.
     pub delivered: u64,
+    /// Updates not yet delivered when a measurement of a plant ended. Loads end when nothing is in flight any more.
+    #[serde(default)]
+    pub in_flight: i64,
     /// Updates missing without an explanation.
     pub unexplained: i64,
     /// Updates lost or merged by a client or server other than ours, which does not report which.

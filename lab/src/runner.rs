@@ -462,7 +462,9 @@ impl RunContext<'_> {
         hellos: &mut HashMap<ClientUnderTest, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
-        let Some(server) = self.servers.get(&(driver_run.pair.server, driver_run.placement.link())) else { return Ok(()) };
+        let Some(server) = self.servers.get(&(driver_run.pair.server, driver_run.placement.link())) else {
+            return Ok(());
+        };
         let seed = self.settings.seed.wrapping_mul(31).wrapping_add(driver_run.repetition as u64);
         for task_index in order(&self.tasks, seed) {
             let Some(task) = self.tasks.get(task_index).filter(|task| driver_run.pair.answers(task)) else {
@@ -588,7 +590,9 @@ mod tests {
                 assert_eq!(n, n_expected, "{place:?}");
             }
         }
-        let order = |block: &[DriverRun]| block.iter().map(|driver_run| (driver_run.pair, driver_run.placement)).collect::<Vec<_>>();
+        let order = |block: &[DriverRun]| {
+            block.iter().map(|driver_run| (driver_run.pair, driver_run.placement)).collect::<Vec<_>>()
+        };
         assert_ne!(order(blocks[0]), order(blocks[1]));
     }
 
@@ -605,8 +609,10 @@ mod tests {
                     places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
                 assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
                 let driver_runs = driver_runs(&ClientServerPair::selected(&settings), &cpus(), &settings);
-                let is_there = |driver_run: &DriverRun| (driver_run.pair, driver_run.placement) == (pair, Placement::TwoCores);
-                let of_aioca: Vec<usize> = (0..driver_runs.len()).filter(|&index| is_there(&driver_runs[index])).collect();
+                let is_there =
+                    |driver_run: &DriverRun| (driver_run.pair, driver_run.placement) == (pair, Placement::TwoCores);
+                let of_aioca: Vec<usize> =
+                    (0..driver_runs.len()).filter(|&index| is_there(&driver_runs[index])).collect();
                 assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
             }
             // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.

@@ -11,9 +11,9 @@ use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use crate::dbr::{self, AttributeLevel, DbrType, MalformedPayload};
 use crate::eca::Eca;
 use crate::frame::{Framer, MessageHandler, Plan};
+use crate::limit;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::search::explicit_ip;
-use crate::limit;
 use crate::value_message::{DbrArray, push_value};
 
 /// What a client sends to the server about itself, and how it monitors the circuit.

@@ -8,8 +8,8 @@ use fodo_data::Now;
 use fodo_engine::Cid;
 use fodo_engine::search::{HasName, SearchSchedule};
 
-use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::limit;
+use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use std::time::Instant;
 use fodo_data::Now;
 use fodo_engine::Cid;
 
+use crate::limit;
 use crate::message::{self, Answer, Request};
 use crate::search::{Claim, Datagram, Searcher, each_message, explicit_ip, is_endpoint};
-use crate::limit;
 
 /// The traffic received so far.
 #[derive(Debug)]

@@ -253,7 +253,9 @@ impl std::error::Error for IocError {
         match self {
             IocError::Load(_) | IocError::NoDescriptors(_) => None,
             IocError::Server(error) => std::error::Error::source(error),
-            IocError::Metrics { error, .. } | IocError::RecCaster { error, .. } | IocError::System(error) => Some(error),
+            IocError::Metrics { error, .. } | IocError::RecCaster { error, .. } | IocError::System(error) => {
+                Some(error)
+            }
         }
     }
 }

@@ -586,7 +586,11 @@ mod tests {
             (LinkUsage::Reads, vec![MonitorEvent::Refused(Refusal::Channel)], Some(refused)),
             (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(true, true)), MonitorEvent::WrongReply(wrong)], None),
             (LinkUsage::Reads, vec![MonitorEvent::WrongReply(wrong)], Some(LinkTrouble::WrongReply(wrong))),
-            (LinkUsage::Reads, vec![MonitorEvent::WrongReply(wrong), MonitorEvent::Update(Reading::bare(1.0.into()))], None),
+            (
+                LinkUsage::Reads,
+                vec![MonitorEvent::WrongReply(wrong), MonitorEvent::Update(Reading::bare(1.0.into()))],
+                None,
+            ),
             (LinkUsage::Reads, vec![MonitorEvent::Unresponsive], Some(LinkTrouble::Silent)),
             (LinkUsage::Reads, vec![MonitorEvent::Unresponsive, MonitorEvent::Responsive], None),
             (LinkUsage::Writes, vec![MonitorEvent::Disconnected], Some(LinkTrouble::Lost)),

@@ -168,7 +168,8 @@ fn a_link_whose_server_denies_access_is_logged() {
 fn a_name_that_two_servers_have_is_logged_by_the_ioc_that_links_to_it() {
     let [one, other] = [1.0, 2.0].map(|value| serve(&format!("record(ao, x) {{ field(VAL, {value}) }}"), 0, &[]));
 
-    let (_near, lines) = serve_logged(r#"record(ai, "copy") { field(INP, "x CP") }"#, &[one.udp_port(), other.udp_port()]);
+    let (_near, lines) =
+        serve_logged(r#"record(ai, "copy") { field(INP, "x CP") }"#, &[one.udp_port(), other.udp_port()]);
 
     assert_eq!(until_logged(&lines, r#"two servers have "x": "#).level, Level::Warning);
 }

@@ -10,8 +10,8 @@ mod raw;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fodo_ca::message::{self, Answer, Request};
 use fodo_ca::limit;
+use fodo_ca::message::{self, Answer, Request};
 use fodo_engine::{Sid, SubscriptionId};
 use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 

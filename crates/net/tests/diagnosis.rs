@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use fodo_ca::Sid;
 use fodo_ca::dbr::DbrType;
 use fodo_ca::message::{Answer, Request};
 use fodo_ca::search::Responder;
 use fodo_data::Now;
+use fodo_engine::Sid;
 use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ClientConfig, Host, Pv, Refusal, Rights, Server, ServerConfig, SharedPv, Source};
 

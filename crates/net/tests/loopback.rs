@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fodo_ca::limit::SEARCH_GRID;
+use fodo_engine::limit::SEARCH_GRID;
 use fodo_net::{
     ChannelState, ClientConfig, Context, DeferredPut, Error, ErrorKind, Kind, MonitorEvent, MonitorOptions, PutRefusal,
     Reading, Refusal, Scalar, SharedPv, Value,

@@ -225,6 +225,7 @@ impl FanOut {
             received: client_after.received,
             merged_client: client_after.merged,
             delivered: sums.received,
+            in_flight: 0,
             unexplained: rest - unattributed as i64,
             duplicates: sums.duplicates,
             out_of_order: sums.out_of_order,

@@ -20,12 +20,7 @@ pub struct RecoveryTimes {
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Subscribes to `n_pvs` PVs, kills the server, starts it again after `down`.
-pub fn run(
-    n_pvs: u32,
-    down: Duration,
-    placement: Placement,
-    cpus: &CpuChoice,
-) -> Result<RecoveryTimes, DriverFailure> {
+pub fn run(n_pvs: u32, down: Duration, placement: Placement, cpus: &CpuChoice) -> Result<RecoveryTimes, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let server = start_server(n_pvs, cpus, ports)?;
     let mut client = start_client(None, placement, cpus, ports)?;

@@ -216,7 +216,9 @@ mod tests {
         for scenario in crate::scenario::Scenario::all().unwrap() {
             for question in [Some(&scenario.question), scenario.at_least.as_ref(), scenario.distinct.as_ref()] {
                 // These two are answered by yes or no.
-                let Some(question) = question.filter(|question| !["Q1", "Q2"].contains(&question.as_str())) else { continue };
+                let Some(question) = question.filter(|question| !["Q1", "Q2"].contains(&question.as_str())) else {
+                    continue;
+                };
                 assert!(label(question, "1").is_some(), "{question}");
             }
         }

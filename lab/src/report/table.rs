@@ -115,6 +115,7 @@ pub fn ledger(section: &Section<'_>) -> Option<ReportTable> {
         "received",
         "merged by the client",
         "delivered",
+        "in flight",
         "unattributed",
         "unexplained",
         "twice",
@@ -130,6 +131,7 @@ pub fn ledger(section: &Section<'_>) -> Option<ReportTable> {
             ledger.received as f64,
             ledger.merged_client as f64,
             ledger.delivered as f64,
+            ledger.in_flight as f64,
             ledger.unattributed as f64,
             ledger.unexplained as f64,
             ledger.duplicates as f64,
@@ -138,7 +140,7 @@ pub fn ledger(section: &Section<'_>) -> Option<ReportTable> {
         let mut cells: Vec<Cell> =
             counts.iter().map(|count| Cell { main: number::grouped(*count), ..Cell::default() }).collect();
         // The three that must be zero in a correct run: unexplained, twice, out of order.
-        cells.iter_mut().skip(6).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
+        cells.iter_mut().skip(7).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
         Some(TableRow { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };

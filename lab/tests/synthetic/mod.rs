@@ -137,13 +137,7 @@ pub fn whole() -> ResultFile {
     file
 }
 
-fn number(
-    question: &Question,
-    contender: &(&str, &str, f64),
-    point: u64,
-    series: &str,
-    random: &mut Rng,
-) -> ResultRow {
+fn number(question: &Question, contender: &(&str, &str, f64), point: u64, series: &str, random: &mut Rng) -> ResultRow {
     let (name, title, variant, _, floor_ns, bytes_per_element) = *question;
     let (client, server, factor) = *contender;
     let start_ns = 20.0 * floor_ns / point as f64;

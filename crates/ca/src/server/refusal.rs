@@ -5,8 +5,8 @@ use fodo_engine::{Ioid, Sid, SubscriptionId};
 use super::{DroppedPut, Event, ServerState, complaint};
 use crate::dbr::DbrType;
 use crate::eca::Eca;
-use crate::message::{self, Answer, Header, Request};
 use crate::limit;
+use crate::message::{self, Answer, Header, Request};
 
 impl ServerState {
     /// Sends an ERROR about a request, with its header and a text.

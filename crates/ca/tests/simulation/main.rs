@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
-use fodo_engine::shares::SearchShares;
 use fodo_ca::{client, limit, server};
 use fodo_data::Now;
 use fodo_engine::Cid;
 use fodo_engine::limit::{SEARCH_BURST, SEARCH_PERIOD_MAX};
+use fodo_engine::shares::SearchShares;
 
 use self::world::{Chance, World};
 

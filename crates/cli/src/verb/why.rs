@@ -161,11 +161,9 @@ fn judge_server(claimed: &ClaimingServer) -> Conclusion {
             format!("{server} accepted the connection but did not respond for {:.1} s", after.as_secs_f64()),
             "its IOC hangs or is suspended; check its console, or restart it",
         ),
-        ClaimResult::Lost { reason } => verdict(
-            Exit::NoReply,
-            format!("the connection to {server} was lost: {reason}"),
-            CAUSES_OF_LOSS,
-        ),
+        ClaimResult::Lost { reason } => {
+            verdict(Exit::NoReply, format!("the connection to {server} was lost: {reason}"), CAUSES_OF_LOSS)
+        }
         ClaimResult::Invalid { reason } => verdict(
             Exit::NoReply,
             format!("{server} sent an invalid message: {reason}"),

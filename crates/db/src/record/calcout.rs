@@ -14,9 +14,7 @@ use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::device::DeviceSupport;
-use crate::record::expression::{
-    self, ExpressionOutput, compile, compile_optional, expression_output, is_output_due,
-};
+use crate::record::expression::{self, ExpressionOutput, compile, compile_optional, expression_output, is_output_due};
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, HasAlarmLimits, alarm_limits};
 use crate::record::{CHANGED, Record, is_changed, raise_undefined, record_type};

@@ -122,10 +122,7 @@ mod tests {
                 line("link r:a to \"a\": no server has claimed the name", None),
                 line("link r:b to \"b\": the connection was lost", Some(server(1))),
                 line("link r:d to \"d\": the name is too long for a server", None),
-                line(
-                    "link r:c to \"c\": the server refuses writing: this client has no write access",
-                    Some(server(1))
-                ),
+                line("link r:c to \"c\": the server refuses writing: this client has no write access", Some(server(1))),
             ]
         );
     }

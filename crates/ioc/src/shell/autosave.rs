@@ -493,7 +493,8 @@ impl Shell {
             n_sets += 1;
             let requested = |pv| RequestedPv { pv, at: LoadError::default() };
             let requested: Vec<RequestedPv> = pvs.into_iter().map(requested).collect();
-            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &requested) {
+            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &requested)
+            {
                 self.tell(failure, &[]);
             }
         }

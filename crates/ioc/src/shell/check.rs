@@ -63,8 +63,7 @@ pub(super) fn unknown_pvs(database: &Database, pvs: &[RequestedPv], missing: &Ha
         let record = name.split('.').next().and_then(|record| database.field(record));
         record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
     };
-    let is_unknown =
-        |pv: &&RequestedPv| database.field(&pv.pv).is_none() && !is_missing(&pv.pv) && !is_inert(&pv.pv);
+    let is_unknown = |pv: &&RequestedPv| database.field(&pv.pv).is_none() && !is_missing(&pv.pv) && !is_inert(&pv.pv);
     let unknown: Vec<&RequestedPv> = pvs.iter().filter(is_unknown).collect();
     let error = |requested: &&RequestedPv| {
         let message = field_of(database, &requested.pv).err()?;

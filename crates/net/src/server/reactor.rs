@@ -12,9 +12,9 @@ use std::vec::Drain;
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::{Datagram, DatagramFlaw, Responder};
-use fodo_engine::shares::SearchShares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
+use fodo_engine::shares::SearchShares;
 use slab::Slab;
 
 use super::circuit::Circuit;

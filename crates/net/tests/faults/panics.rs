@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{
-    ChannelState, Completion, Detail, Eca, ErrorKind, Kind, Meta, MonitorEvent, MonitorOptions, Peer, Posts, PutRefusal,
-    Pv, PvFacts, PvTable, Reading, Refusal, Request, Rights, Server, SharedPv, Source, Value,
+    ChannelState, Completion, Detail, Eca, ErrorKind, Kind, Meta, MonitorEvent, MonitorOptions, Peer, Posts,
+    PutRefusal, Pv, PvFacts, PvTable, Reading, Refusal, Request, Rights, Server, SharedPv, Source, Value,
 };
 
 use crate::PATIENCE;

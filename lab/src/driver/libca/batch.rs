@@ -605,11 +605,7 @@ mod tests {
         libca.time_creating(batch, set)
     }
 
-    fn make_and_panic(
-        libca: &Libca,
-        batch: &ConnectedChannels,
-        set: &mut ChannelSet,
-    ) -> Result<Timed, DriverFailure> {
+    fn make_and_panic(libca: &Libca, batch: &ConnectedChannels, set: &mut ChannelSet) -> Result<Timed, DriverFailure> {
         let _result = make(libca, batch, set);
         panic!("a panic in the work of a set");
     }
@@ -646,7 +642,8 @@ mod tests {
     fn a_panic_in_a_round_clears_its_channels_before_freeing_their_slots() {
         let batch = libca(clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
 
         assert!(panicked.is_err());
         assert!(n_channels() == 0 && !are_slots_alive());
@@ -656,7 +653,8 @@ mod tests {
     fn a_panic_keeps_the_slots_of_channels_that_cannot_be_cleared() {
         let batch = libca(fail_to_clear, flush);
 
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.with_set(&three(), make_and_panic)));
 
         assert!(panicked.is_err() && are_slots_alive());
     }
