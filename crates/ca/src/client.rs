@@ -210,6 +210,11 @@ impl Circuit {
         self.inner.rooms.remove(&ioid);
     }
 
+    /// Drops the memory for all replies that are no longer awaited.
+    pub fn forget_unless(&mut self, is_awaited: impl Fn(Ioid) -> bool) {
+        self.inner.rooms.retain(|ioid, _| is_awaited(*ioid));
+    }
+
     /// Writes a value: with completion if `ioid` is given (WRITE_NOTIFY), otherwise without a reply.
     pub fn write(&mut self, sid: Sid, dbr: DbrType, value: &Value, ioid: Option<Ioid>) -> Result<(), ConvertError> {
         let reading = Reading::bare(value.clone());

@@ -41,8 +41,8 @@ pub const SEARCH_PAUSE_DOUBLINGS: u32 = 9;
 /// the round trip of a large network.
 pub const OTHER_CLAIM: Duration = Duration::from_millis(100);
 
-/// How often issuing an operation is retried while its channel changes circuits. Each retry needs a circuit to be lost
-/// between two locks, so a few are more than ever occur.
+/// How often issuing an operation, or requesting a channel, is retried while a circuit closes. Each retry needs a circuit
+/// to be lost between two locks, so a few are more than ever occur.
 pub const ISSUE_ATTEMPTS: usize = 8;
 
 /// The default timeout of an operation; the same as the default of the command-line clients.
@@ -51,14 +51,25 @@ pub const OPERATION: Duration = Duration::from_secs(5);
 /// Number of awaited operations from which ended ones are removed.
 pub const AWAITED_SWEEP: usize = 64;
 
-/// Bytes of requests queued in a client circuit from which puts without a reply block.
+/// Bytes of requests queued in a client circuit from which operations wait for space, as tasks that are not encoded:
+/// thousands of gets, so that a fast server is always busy. The last one queued may be larger, such as an image. A
+/// blocking call waits within its timeout, and reads replies meanwhile.
 pub const REQUEST_BYTES: usize = 256 * 1024;
 
-/// Puts without a reply that follow one another within this time are sent together; also the longest time that such a
-/// put waits. It is too short to notice, and as long as a hundred of them take one by one.
+/// Bytes of requests queued in a client circuit, in addition to the largest one, from which it is closed: the server
+/// reads nothing. All requests but those of operations are queued up to here, because one cannot wait for them: a
+/// million channels with two subscriptions each are created and ended with fewer.
+pub const UNREAD_BYTES: usize = 256 * 1024 * 1024;
+
+/// The longest pause until a client circuit tries again to send what its socket did not accept, while a caller reads
+/// that does not know of these bytes. The first pause is [`READER_LEASE`]; a server that reads nothing costs no time.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(128);
+
+/// Requests without a waiting caller that follow one another within this time are sent together; also the longest time
+/// that such a request waits. It is too short to notice, and as long as a hundred puts take one by one.
 pub const BURST: Duration = Duration::from_micros(200);
 
-/// Bytes of a burst of puts that are sent without waiting for more: about two hundred puts.
+/// Bytes of a burst of requests that are sent without waiting for more: about two hundred puts.
 pub const BURST_BYTES: usize = 8 * 1024;
 
 /// Bytes of requests of individual operations that are sent without waiting for more: about thirty gets. The server
@@ -257,6 +268,7 @@ mod tests {
             ("some hundred small messages in a piece", DECODE_PIECE_BYTES, 500 * 24),
             ("several reads in a turn", TURN_BYTES, 4 * RECEIVE_BYTES),
             ("many bursts of puts before the next one waits", REQUEST_BYTES, 16 * BURST_BYTES),
+            ("a million channels with two subscriptions, created and ended", UNREAD_BYTES, 1_000_000 * 160),
             ("some two hundred puts of 40 bytes", BURST_BYTES, 200 * 40),
             ("thousands of updates", UPDATE_BYTES, 5_000 * 40),
             ("more answers than updates", ANSWER_BYTES, 2 * UPDATE_BYTES),

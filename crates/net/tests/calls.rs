@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use fodo_net::traffic_monitor::{NameState, TrafficMonitor};
 use fodo_net::{
-    Alarm, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, Monitor, MonitorEvent,
-    MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Request, Rights, Server, ServerConfig, ServerError,
-    Severity, SharedPv, Status, TimeStamp, Value, many,
+    Alarm, Array, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, Monitor,
+    MonitorEvent, MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Request, Rights, Server, ServerConfig,
+    ServerError, Severity, SharedPv, Status, TimeStamp, Value, many,
 };
 
 use served::{cell, serve, slow_cell, start};
@@ -93,63 +93,117 @@ fn calls_without_a_timeout_end_after_that_of_their_context() {
     assert_eq!(absent.state(), ChannelState::Searching);
 }
 
-#[test]
-fn unsent_bytes_grow_while_the_server_does_not_read_and_are_sent_later() {
-    let gate = Arc::new(Mutex::new(()));
+/// A server of the array "a" that reads nothing while it handles a put, which waits for the lock; and a client of it.
+fn serve_slow_array(gate: &Arc<Mutex<()>>) -> (Server, Context) {
     let waits = gate.clone();
     let on_put = move |value: Value, _: &_| {
-        drop(waits.lock().unwrap());
+        drop(waits.lock());
         Ok(value)
     };
-    let array = vec![0.5; 1_000_000];
-    let pv = SharedPv::builder(vec![0.0]).count_max(1_000_000).on_put(on_put).build();
-    let (_server, context) = serve([("a", pv.clone())]);
+    serve([("a", SharedPv::builder(vec![0.0]).count_max(LARGE).on_put(on_put).build())])
+}
+
+/// Elements of an array that the buffers of the system do not take.
+const LARGE: u32 = 4_000_000;
+
+fn large(number: f64) -> Value {
+    Value::from(vec![number; LARGE as usize])
+}
+
+#[test]
+fn unsent_bytes_grow_while_the_server_does_not_read_and_are_sent_later() {
+    let gate = Arc::default();
+    let (_server, context) = serve_slow_array(&gate);
     let a = context.channel("a").unwrap();
     assert_eq!(a.unsent_bytes(), 0);
     a.connect_timeout(PATIENCE).unwrap();
     assert_eq!(a.unsent_bytes(), 0);
 
     let held = gate.lock().unwrap();
-    let puts: Vec<_> = (0..6).map(|_| a.start_put_unconfirmed(array.clone())).collect();
-    assert!(many::wait_timeout(puts, PATIENCE).iter().all(Result::is_ok));
-    assert!(a.unsent_bytes() > array.len(), "{} bytes", a.unsent_bytes());
+    a.put_unconfirmed_timeout(vec![1.0], PATIENCE).unwrap();
+    a.start_put_unconfirmed(large(2.0)).wait_timeout(PATIENCE).unwrap();
+    let waiting = a.start_put_unconfirmed(large(3.0));
+    assert!(a.unsent_bytes() > 1_000_000, "{} bytes", a.unsent_bytes());
 
     drop(held);
+    waiting.wait_timeout(PATIENCE).unwrap();
     let start = Instant::now();
     while a.unsent_bytes() > 0 {
         assert!(start.elapsed() < PATIENCE, "{} bytes", a.unsent_bytes());
         std::thread::yield_now();
     }
-    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(array));
+    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, large(3.0));
+}
+
+#[test]
+fn operations_on_a_server_that_does_not_read_wait_without_memory_and_end_at_their_timeout() {
+    let gate = Arc::default();
+    let (_server, context) = serve_slow_array(&gate);
+    let a = context.channel("a").unwrap();
+    a.connect_timeout(PATIENCE).unwrap();
+    let array = Arc::new(vec![2.0; LARGE as usize]);
+    let value = || Value::Array(Array::F64(array.clone()));
+
+    let held = gate.lock().unwrap();
+    a.put_unconfirmed_timeout(vec![1.0], PATIENCE).unwrap();
+    assert_eq!(a.put_unconfirmed_timeout(value(), PATIENCE), Ok(()), "it is queued");
+    for _ in 0..10 {
+        for error in [
+            a.put_unconfirmed_timeout(value(), Duration::ZERO).unwrap_err(),
+            a.put_timeout(value(), Duration::ZERO).unwrap_err(),
+            a.get_timeout(Duration::ZERO).unwrap_err(),
+        ] {
+            assert!(matches!(error.kind(), ErrorKind::NoReply { .. }), "{error:?}");
+        }
+        drop(a.start_put(value()));
+    }
+    let (n_arrays, n_bytes) = (Arc::strong_count(&array), a.unsent_bytes());
+    drop(held);
+    let reading = a.get_timeout(PATIENCE).unwrap();
+
+    assert_eq!(n_arrays, 2, "the one that is queued, and that of the test");
+    assert!(n_bytes <= 8 * array.len() + 100, "{n_bytes} bytes");
+    assert_eq!(reading.value, value());
 }
 
 #[test]
 fn an_unconfirmed_put_that_waits_for_space_fails_when_its_context_is_closed() {
-    let gate = Arc::new(Mutex::new(()));
-    let waits = gate.clone();
-    let on_put = move |value: Value, _: &_| {
-        drop(waits.lock().unwrap());
-        Ok(value)
-    };
-    let pv = SharedPv::builder(vec![0.0]).count_max(4_000_000).on_put(on_put).build();
-    let (_server, context) = serve([("a", pv)]);
+    let gate = Arc::default();
+    let (_server, context) = serve_slow_array(&gate);
     let a = context.channel("a").unwrap();
     a.connect_timeout(PATIENCE).unwrap();
 
     let held = gate.lock().unwrap();
-    // The server is busy with the first one, and reads nothing of the second one.
     a.put_unconfirmed_timeout(vec![1.0], PATIENCE).unwrap();
-    let waiting = a.clone();
-    let putting = std::thread::spawn(move || waiting.put_unconfirmed_timeout(vec![0.5; 4_000_000], PATIENCE));
-    let start = Instant::now();
-    while a.unsent_bytes() < 1_000_000 {
-        assert!(start.elapsed() < PATIENCE, "{} bytes", a.unsent_bytes());
-        std::thread::yield_now();
-    }
+    a.put_unconfirmed_timeout(large(2.0), PATIENCE).unwrap();
+    let putting = a.start_put_unconfirmed(large(3.0));
+    let waiting = std::thread::spawn(move || putting.wait_timeout(PATIENCE));
     context.close();
 
-    assert_eq!(putting.join().unwrap().unwrap_err().kind(), &ErrorKind::ContextClosed);
+    assert_eq!(waiting.join().unwrap().unwrap_err().kind(), &ErrorKind::ContextClosed);
     drop(held);
+}
+
+#[test]
+fn many_puts_beyond_the_queue_are_sent_in_their_order() {
+    let gate = Arc::default();
+    let (_server, context) = serve_slow_array(&gate);
+    let a = context.channel("a").unwrap();
+    a.connect_timeout(PATIENCE).unwrap();
+    let puts: Vec<_> = (0..100).map(|number| (a.clone(), Value::from(vec![f64::from(number); 100_000]))).collect();
+
+    let held = gate.lock().unwrap();
+    let putting = std::thread::spawn(move || many::put_timeout(puts, PATIENCE));
+    let start = Instant::now();
+    while a.unsent_bytes() == 0 {
+        assert!(start.elapsed() < PATIENCE, "the buffers of the system take everything");
+        std::thread::yield_now();
+    }
+    drop(held);
+    let results = putting.join().unwrap();
+
+    assert!(results.iter().all(Result::is_ok) && results.len() == 100, "{results:?}");
+    assert_eq!(a.get_timeout(PATIENCE).unwrap().value, Value::from(vec![99.0; 100_000]));
 }
 
 #[test]

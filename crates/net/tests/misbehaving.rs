@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, Request};
+use fodo_engine::{Cid, Sid};
 use fodo_net::{
     Channel, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions,
     Notice, PvTable, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
@@ -122,6 +123,116 @@ fn a_get_reply_with_a_wrong_type_or_count_fails_the_get() {
         let text = wrong.to_string();
         assert!(text.contains("\"x\"") && text.contains(&server.tcp().to_string()), "{text}");
     }
+}
+
+#[test]
+fn a_get_is_refused_if_the_server_rejects_its_request_for_units() {
+    let server = Scripted::start(|request| match *request {
+        Request::ReadNotify { dbr: TIME_DOUBLE, ioid, .. } => Some(value(TIME_DOUBLE, 1, ioid)),
+        Request::ReadNotify { .. } => Some(error(request, Eca::GETFAIL, "no units")),
+        _ => scalar(request),
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+    x.connect_timeout(PATIENCE).unwrap();
+    let request = fodo_net::Request { detail: Detail::Full, ..Default::default() };
+
+    let refusal = Refusal::Status { status: Eca::GETFAIL, text: "no units".into() };
+    let refused = Error::new("x", ErrorKind::Refused { server: server.tcp(), refusal });
+    assert_eq!(x.get_with_timeout(request, PATIENCE), Err(refused.clone()));
+    assert_eq!(many::get_timeout(&[x.clone(), x], request, PATIENCE), [Err(refused.clone()), Err(refused)]);
+}
+
+#[test]
+fn memory_for_a_reply_is_freed_when_the_get_is_refused_or_its_channel_is_lost() {
+    let server = Scripted::start(|request| match *request {
+        Request::ReadNotify { count: 1, .. } => Some(error(request, Eca::GETFAIL, "no beam")),
+        Request::ReadNotify { .. } => Some(message(Answer::ServerDisconn { cid: Cid(0) }, &[])),
+        Request::CreateChan { cid, .. } => Some(created(cid, 5)),
+        _ => None,
+    });
+    let (context, x) = channel_at(&[server.address()]);
+    x.connect_timeout(PATIENCE).unwrap();
+    // Keeps the circuit open.
+    let y = context.channel("y").unwrap();
+    y.connect_timeout(PATIENCE).unwrap();
+
+    for count in [1, 0] {
+        let array = Arc::new(vec![0.5; 5]);
+        let memory = Arc::downgrade(&array);
+        let mut reading = Reading::bare(Value::Array(fodo_net::Array::F64(array)));
+        let request = fodo_net::Request { count, ..Default::default() };
+        let error = x.get_into_timeout(&mut reading, request, PATIENCE).unwrap_err();
+
+        assert!(matches!(error.kind(), ErrorKind::Refused { .. } | ErrorKind::Disconnected { .. }), "{error:?}");
+        assert_eq!(memory.strong_count(), 0, "{error:?}");
+    }
+    assert_eq!(server.n_connections(), 1);
+}
+
+#[test]
+fn a_channel_that_is_confirmed_twice_has_one_subscription_and_clears_the_second_number() {
+    let (sender, requests) = std::sync::mpsc::channel();
+    let server = Scripted::start(move |request| match *request {
+        Request::CreateChan { cid, .. } => {
+            let second = Answer::CreateChan { dbr: DbrType(6), count: 1, cid, sid: Sid(2) };
+            Some([created(cid, 1), message(second, &[])].concat())
+        }
+        Request::EventAdd { dbr, sid, subscription, .. } => {
+            sender.send(format!("subscribes to {sid}")).unwrap();
+            Some(update(dbr, 1, subscription))
+        }
+        Request::ClearChannel { sid, .. } => {
+            sender.send(format!("clears {sid}")).unwrap();
+            None
+        }
+        Request::ReadNotify { dbr, ioid, .. } => Some(value(dbr, 1, ioid)),
+        _ => None,
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+
+    let monitor = x.monitor(MonitorOptions::default());
+    assert!(matches!(next(&monitor), MonitorEvent::Connected(_)));
+    assert!(matches!(next(&monitor), MonitorEvent::Update(_)));
+    // The replies are in the order of the requests.
+    x.get_timeout(PATIENCE).unwrap();
+    assert_eq!(monitor.next_timeout(Duration::ZERO), None);
+    drop((monitor, x));
+
+    let requests: Vec<String> = (0..3).map(|_| requests.recv_timeout(PATIENCE).unwrap()).collect();
+    assert_eq!(requests, ["subscribes to 1", "clears 2", "clears 1"]);
+}
+
+#[test]
+fn a_name_is_found_elsewhere_while_a_caller_reads_the_circuit_of_its_silent_server() {
+    let (sender, reads) = std::sync::mpsc::channel();
+    let n_created = AtomicUsize::new(0);
+    let silent = Scripted::start(move |request| match *request {
+        Request::CreateChan { cid, .. } if n_created.fetch_add(1, Ordering::Relaxed) == 0 => Some(created(cid, 1)),
+        Request::ReadNotify { .. } => {
+            sender.send(()).unwrap();
+            None
+        }
+        _ => None,
+    });
+    let port = free_port(Ipv4Addr::LOCALHOST);
+    let (context, x) = channel_at(&[silent.address(), SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+    x.connect_timeout(PATIENCE).unwrap();
+    let reading = std::thread::spawn(move || x.get_timeout(2 * PATIENCE));
+    reads.recv_timeout(PATIENCE).unwrap();
+    let y = context.channel("y").unwrap();
+    let start = Instant::now();
+    while y.state() != ChannelState::Connecting {
+        assert!(start.elapsed() < PATIENCE, "it never connects");
+        std::thread::yield_now();
+    }
+
+    let config = ServerConfig { port, ..ServerConfig::isolated() };
+    let _server = Server::start(config, Arc::new(PvTable::from([("y", cell(2.5))]))).unwrap();
+    let found = y.get_timeout(PATIENCE);
+    context.close();
+
+    assert_eq!(found.unwrap().value, Value::from(2.5));
+    assert!(reading.join().unwrap().is_err());
 }
 
 #[test]

@@ -6,11 +6,11 @@ mod served;
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{channel, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use fodo_net::{CallbackJob, Context, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
+use fodo_net::{CallbackJob, Channel, Context, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
 
 use served::{cell, context, serve, start};
 
@@ -246,6 +246,35 @@ fn a_callback_may_panic_subscribe_and_put() {
         |event: &MonitorEvent| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(7.0));
 
     assert!(events.iter().any(|event| seven(&event)));
+}
+
+#[test]
+fn an_executor_of_the_user_may_use_the_channel_and_its_panics_stop_nothing() {
+    let served = cell(0);
+    let server = start([("x", served.clone())]);
+    let (sender, jobs) = channel::<CallbackJob>();
+    let opened: Arc<OnceLock<Channel>> = Arc::default();
+    let used = opened.clone();
+    let executor = Executor::Custom(Arc::new(move |job| {
+        // Locks the circuit.
+        let _unsent = used.get().map(Channel::unsent_bytes);
+        sender.send(job).unwrap();
+        panic!("an executor that goes wrong, on purpose");
+    }));
+    let context = Context::with_executor(server.client_config(), executor);
+    let x = opened.get_or_init(|| context.channel("x").unwrap());
+    let (sender, events) = channel();
+    let _monitor = x.monitor_with(MonitorOptions::default(), move |event| drop(sender.send(event))).unwrap();
+
+    for number in 1..=3 {
+        served.post(number);
+        let is_posted = |event| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(number));
+        while !events.try_iter().any(is_posted) {
+            jobs.recv_timeout(PATIENCE).unwrap().run();
+        }
+    }
+
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(3));
 }
 
 #[test]

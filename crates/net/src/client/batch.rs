@@ -65,6 +65,18 @@ struct CircuitBatch {
     end: Arc<BatchEnd>,
 }
 
+/// How issuing a piece of a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PieceEnd {
+    /// More can be issued.
+    More,
+    /// All operations were issued.
+    AllIssued,
+    /// The server does not read. The other operations wait for space individually, so that the caller reads replies
+    /// meanwhile: the server may wait for that.
+    QueueIsFull,
+}
+
 /// Issues what can be issued at once. Returns that by circuit, and the indices that must be started individually.
 fn issue_by_circuit<'a>(
     n: usize,
@@ -81,7 +93,7 @@ fn issue_by_circuit<'a>(
             Some((_, indices)) => indices.push(index),
             None => others.push((circuit, vec![index])),
         },
-        Elsewhere::NotActive => alone.push(index),
+        Elsewhere::Individually => alone.push(index),
     });
     parts.push(part);
     for (circuit, indices) in others {
@@ -100,7 +112,11 @@ impl CircuitBatch {
         let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
         let first = circuit.open_batch(operations.len(), &end);
         let mut indices = Vec::with_capacity(operations.len());
-        while circuit.issue_more(first, &mut operations, operation_at, &mut indices, &mut elsewhere) {}
+        let mut piece = PieceEnd::More;
+        while piece == PieceEnd::More {
+            piece = circuit.issue_more(first, &mut operations, operation_at, &mut indices, &mut elsewhere);
+        }
+        operations.for_each(|index| elsewhere(index, Elsewhere::Individually));
         CircuitBatch { circuit, first, indices, end }
     }
 
@@ -255,10 +271,11 @@ impl Batch {
         self.take_waiter()
     }
 
-    /// Units, limits and labels for a get were received before its value.
-    pub(super) fn described(&mut self, ioid: Ioid, description: Option<Arc<Meta>>) {
-        if let Some(Member { progress: Progress::Issued(meta), .. }) = self.member(ioid) {
-            *meta = description;
+    /// What a get in progress expects, and where units, limits and labels are stored that are received before its value.
+    pub(super) fn awaited_meta(&mut self, ioid: Ioid) -> Option<(&Expected, &mut Option<Arc<Meta>>)> {
+        match self.member(ioid)? {
+            Member { progress: Progress::Issued(meta), expected: Some(expected), .. } => Some((&*expected, meta)),
+            _ => None,
         }
     }
 
@@ -434,8 +451,8 @@ mod tests {
         let meta = Arc::new(Meta { units: "mm".into(), ..Meta::default() });
         let mut batch = batch();
 
-        batch.described(Ioid(102), Some(meta.clone()));
-        batch.described(Ioid(99), Some(meta.clone()));
+        *batch.awaited_meta(Ioid(102)).unwrap().1 = Some(meta.clone());
+        assert!(batch.awaited_meta(Ioid(99)).is_none() && batch.awaited_meta(Ioid(101)).is_none(), "not a get");
         end(&mut batch, Ioid(102), reading(3.0));
         end(&mut batch, Ioid(100), reading(1.0));
 

@@ -44,7 +44,8 @@ pub enum Executor {
     /// On this many threads of the context: a slow callback delays others only when all threads are busy.
     Threads(NonZeroUsize),
     /// Wherever the caller runs the job: a thread pool, the event loop of a graphical interface. The function is called
-    /// on the thread that reads the circuit, so it must neither run the job there, nor block, nor panic.
+    /// on the thread that reads the circuit, with no lock held, so it must neither run the job there nor block. If it
+    /// panics, the next event of the monitor calls it again.
     Custom(Arc<dyn Fn(CallbackJob) + Send + Sync>),
 }
 
@@ -119,7 +120,14 @@ impl Callbacks {
     /// woken once for all monitors that arrive together, and not again until it has taken them.
     pub(super) fn call(&self, monitors: &mut Vec<Arc<MonitorCore>>) {
         if let Executor::Custom(run) = &self.executor {
-            return monitors.drain(..).for_each(|monitor| run(CallbackJob(Arc::downgrade(&monitor))));
+            for monitor in monitors.drain(..) {
+                let job = CallbackJob(Arc::downgrade(&monitor));
+                // The panic hook has already reported the panic; the thread that reads the circuit continues.
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(job))).is_err() {
+                    monitor.not_called();
+                }
+            }
+            return;
         }
         let mut line = self.line.lock();
         let is_awaited = line.monitors.is_empty() && line.n_asleep > 0;
@@ -130,6 +138,11 @@ impl Callbacks {
             Executor::Threads(_) => self.changed.notify_all(),
             Executor::OneThread | Executor::Custom(_) => self.changed.notify_one(),
         }
+    }
+
+    /// Whether callbacks run on threads of the context, not wherever the user runs them.
+    pub(super) fn has_threads(&self) -> bool {
+        !matches!(self.executor, Executor::Custom(_))
     }
 
     /// Ends the threads after the callbacks that run now.

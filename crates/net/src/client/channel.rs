@@ -19,7 +19,7 @@ pub(super) use self::state::{Responsiveness, Trouble};
 use super::circuit::{Afterwards, Circuit, MonitorSubscriptions, ServerChannel};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
-use super::operation::{OperationCore, OperationTask};
+use super::operation::{OperationCore, OperationTask, Waiter};
 use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
 
@@ -62,7 +62,8 @@ pub(super) struct Activated {
 pub(super) enum Elsewhere {
     /// On this circuit.
     OnCircuit(Arc<Circuit>),
-    NotActive,
+    /// Not in a batch: its channel is not active, its request is refused, or the queue of the circuit is full.
+    Individually,
 }
 
 impl std::fmt::Debug for ChannelCore {
@@ -200,10 +201,10 @@ impl ChannelCore {
         let state = self.state.lock();
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
-            ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::NotActive),
+            ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::Individually),
             ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
             ChannelPhase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
-            _ => Err(Elsewhere::NotActive),
+            _ => Err(Elsewhere::Individually),
         }
     }
 
@@ -279,6 +280,21 @@ impl ChannelCore {
     /// The subscriptions of its monitors.
     pub(super) fn subscriptions(&self) -> Vec<MonitorSubscriptions> {
         self.state.lock().monitors.iter().filter_map(|monitor| monitor.subscriptions()).collect()
+    }
+
+    /// Adds a monitor, and queues its first event, if there is one, before any later one of the channel. Returns the
+    /// waiter to wake, and where to subscribe.
+    fn add_monitor(&self, monitor: &Arc<MonitorCore>) -> (Waiter, Option<(Arc<Circuit>, ServerChannel)>) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, ChannelPhase::Closed) {
+            return (monitor.closed(), None);
+        }
+        state.monitors.push(monitor.clone());
+        let waiter = state.facts().map(|facts| monitor.connected(facts)).unwrap_or_default();
+        match &state.phase {
+            ChannelPhase::Active(circuit, server_channel, _) => (waiter, Some((circuit.clone(), *server_channel))),
+            _ => (waiter, None),
+        }
     }
 
     pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {
@@ -381,7 +397,12 @@ impl HasName for ChannelCore {
 
 #[cfg(test)]
 mod tests {
+    use fodo_data::Kind;
+    use fodo_engine::Sid;
+
     use super::*;
+    use crate::client::{Context, Monitor, MonitorEvent, MonitorOptions};
+    use crate::config::ClientConfig;
 
     #[test]
     fn a_channel_takes_at_most_two_cache_lines_plus_its_name() {
@@ -389,5 +410,26 @@ mod tests {
         let rank_of_lock = if cfg!(debug_assertions) { size_of::<usize>() } else { 0 };
 
         assert!(size_of::<ChannelCore>() + counts_of_arc <= 128 + rank_of_lock, "{}", size_of::<ChannelCore>());
+    }
+
+    #[test]
+    fn a_monitor_of_a_channel_that_is_lost_at_once_receives_its_events_in_order() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let context = Context::new(ClientConfig::with_addresses(Vec::new()));
+        let x = context.channel("x").unwrap();
+        let circuit = context.core.circuit_to(listener.local_addr().unwrap(), 0).unwrap();
+        let server_channel = ServerChannel { sid: Sid(1), kind: Kind::F64, count: 1 };
+        let mut afterwards = Afterwards::default();
+        assert!(x.core().activated(&circuit, server_channel, &mut afterwards).is_some());
+        let core = MonitorCore::new(x.core().clone(), MonitorOptions::default(), None);
+
+        let (_, active) = x.core().add_monitor(&core);
+        // Another thread is faster than the one that subscribes.
+        x.core().lost(Trouble::ConnectionClosed(circuit.server()), &mut afterwards);
+
+        assert!(active.is_some());
+        let monitor = Monitor::new(core, x);
+        assert!(matches!(monitor.next_timeout(Duration::ZERO), Some(MonitorEvent::Connected(_))));
+        assert_eq!(monitor.next_timeout(Duration::ZERO), Some(MonitorEvent::Disconnected));
     }
 }

@@ -1,15 +1,20 @@
 //! One TCP connection to a server, driven by the reactor or by a blocking call.
 //!
-//! One mutex guards the whole state. If no thread reads the circuit, a blocking caller becomes the reader until its own
-//! reply is received, and ends the operations of others whose replies it reads. When it leaves, the next blocked caller
-//! takes over. Without one, the circuit rests for a moment ([`limit::READER_LEASE`]) and then returns to the reactor.
-//! That part is in `drive`.
+//! One mutex guards the whole state. If no other caller reads the circuit, a blocking caller becomes the reader until its
+//! own reply is received, and ends the operations of others whose replies it reads. When it leaves, the next blocked
+//! caller takes over. Without one, the circuit rests for a moment ([`limit::READER_LEASE`]) and then returns to the
+//! reactor. That part is in `drive`.
+//!
+//! The queue of requests is bounded whatever the server does. An operation is encoded only while fewer than
+//! [`limit::REQUEST_BYTES`] wait to be sent; otherwise its task waits in `unsent`, until there is space or its caller
+//! gives it up. The other requests are small, and always queued; beyond [`limit::UNREAD_BYTES`] the circuit is closed.
 
 mod drive;
 mod replies;
 mod requests;
 mod server_channel;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
@@ -18,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::DbrType;
-use fodo_ca::search::Claim;
 use fodo_data::{EventMask, Meta, Now};
 use fodo_engine::role::{Reader, ReaderRole};
 use fodo_engine::{Cid, IdMap, Ioid, NumberMap, Sid, SubscriptionId};
@@ -28,7 +32,7 @@ pub(super) use self::server_channel::{Expected, ServerChannel};
 use super::batch::{Batch, Failure};
 use super::channel::{ChannelCore, Trouble};
 use super::monitor::MonitorCore;
-use super::operation::{OperationCore, Waiter};
+use super::operation::{OperationCore, OperationTask, Waiter};
 use super::{ContextCore, Error, ErrorKind, Refusal};
 use crate::reactor::{Reactor, Readiness, Registration};
 use crate::stream::{ConnectProgress, WriteOutcome, connect_progress};
@@ -51,17 +55,24 @@ struct State {
     role: ReaderRole<ThreadId, Thread>,
     lease_is_timed: bool,
     channels: NumberMap<Cid, Arc<ChannelCore>>,
-    /// Individual operations, and requests for units, limits and labels.
+    /// Individual operations.
     operations: IdMap<Ioid, InProgress>,
+    /// Operations that wait for space in the queue, in the order of their start.
+    unsent: BTreeMap<u64, Unsent>,
+    unsent_next: u64,
+    /// The largest request so far.
+    request_bytes_max: usize,
     /// Batches in progress. There are few, since a thread waits for each.
     batches: Vec<Batch>,
     batch_number_next: u32,
     subscriptions: IdMap<SubscriptionId, Subscribed>,
     flush_is_requested: bool,
-    /// The reactor is scheduled to send a burst of puts soon.
+    /// The reactor is scheduled to send the requests of a burst soon.
     flush_is_timed: bool,
-    /// When a put without a reply was last sent at once.
+    /// When a request for which no caller waits was last sent at once.
     burst_since: Option<Instant>,
+    /// The pending bytes when the reactor last tried to send while a caller reads, and the pause until it tries again.
+    retried: (usize, Duration),
     /// The last channel was closed; close the circuit once all pending bytes are sent.
     closes_when_sent: bool,
     /// Events of the machine that were not handled at once.
@@ -69,7 +80,8 @@ struct State {
     began: Instant,
     /// When the bytes being handled were received, in nanoseconds since `began`.
     received_ns: u64,
-    /// Monitors whose callbacks must run; scheduled together at the end of [`Circuit::dispatch`].
+    /// Monitors whose callbacks must run: scheduled together at the end of [`Circuit::dispatch`], or after unlocking if
+    /// the user's own executor runs them.
     called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
@@ -82,17 +94,33 @@ pub(super) struct Afterwards {
     pub(super) dropped: Vec<Arc<MonitorCore>>,
 }
 
-/// What a reply is expected for.
+/// An individual operation; the comment of each says what it waits for.
 enum InProgress {
-    Operation {
+    /// For the server's reply.
+    Issued {
         operation: Arc<OperationCore>,
         /// The expected reply to a get; `None` for a put.
         expected: Option<Expected>,
         /// The result of the first of two requests.
         meta: Option<Arc<Meta>>,
     },
-    /// Units, limits and labels for that operation, and the type that contains them.
-    Description(Ioid, DbrType),
+    /// For space in the queue; its key in `unsent`.
+    Unsent(Arc<OperationCore>, u64),
+}
+
+impl InProgress {
+    fn operation(&self) -> &Arc<OperationCore> {
+        match self {
+            InProgress::Issued { operation, .. } | InProgress::Unsent(operation, _) => operation,
+        }
+    }
+}
+
+/// An operation whose request is not encoded yet.
+struct Unsent {
+    ioid: Ioid,
+    task: OperationTask,
+    server_channel: ServerChannel,
 }
 
 /// A subscription on the circuit.
@@ -157,12 +185,16 @@ impl Circuit {
             lease_is_timed: false,
             channels: NumberMap::default(),
             operations: IdMap::new(requests::SINGLE_NUMBER_BITS),
+            unsent: BTreeMap::new(),
+            unsent_next: 0,
+            request_bytes_max: 0,
             batches: Vec::new(),
             batch_number_next: requests::BATCH_NUMBERS.start,
             subscriptions: IdMap::new(u32::BITS),
             flush_is_requested: false,
             flush_is_timed: false,
             burst_since: None,
+            retried: (0, limit::READER_LEASE),
             closes_when_sent: false,
             events: Vec::new(),
             began: now.monotonic,
@@ -188,14 +220,28 @@ impl Circuit {
         self.state.lock().machine.pending_bytes()
     }
 
+    /// Requests channels on the circuit that `circuit` returns; again if that one has closed meanwhile, as it does when
+    /// its last channel is closed. Fails if `circuit` fails.
+    pub(super) fn create_on<'a>(
+        circuit: impl Fn() -> io::Result<Arc<Circuit>>,
+        channels: impl Iterator<Item = &'a Arc<ChannelCore>> + Clone,
+    ) -> io::Result<()> {
+        for _ in 0..limit::ISSUE_ATTEMPTS {
+            if circuit()?.create(channels.clone()) {
+                return Ok(());
+            }
+        }
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
     /// Requests channels, now or as soon as the connection is open. Returns false if the circuit is closed.
-    pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
+    fn create<'a>(self: &Arc<Self>, channels: impl Iterator<Item = &'a Arc<ChannelCore>>) -> bool {
         let now = clock::now();
         let mut state = self.state.lock();
         if state.phase == CircuitPhase::Closed {
             return false;
         }
-        for (channel, _) in claimed {
+        for channel in channels {
             // A channel closed concurrently was either closed before this check or removes itself afterwards.
             if channel.connecting(self) {
                 state.closes_when_sent = false;
@@ -252,14 +298,21 @@ impl Circuit {
     /// The operation's caller has given up; a later reply is ignored.
     pub(super) fn forget_operation(&self, ioid: Ioid) {
         let mut state = self.state.lock();
-        state.operations.remove(ioid);
+        if let Some(InProgress::Unsent(_, key)) = state.operations.remove(ioid) {
+            state.unsent.remove(&key);
+        }
         state.machine.forget(ioid);
     }
 
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, server_channel: ServerChannel) {
         let mut state = self.state.lock();
-        if state.phase != CircuitPhase::Closed && monitor.channel().server_channel_on(self) == Some(server_channel) {
+        let is_open = state.phase != CircuitPhase::Closed;
+        // A channel that was lost and is active again has subscribed its monitors, perhaps with the same number.
+        if is_open
+            && monitor.channel().server_channel_on(self) == Some(server_channel)
+            && monitor.subscriptions().is_none()
+        {
             self.subscribe_locked(&mut state, monitor, server_channel);
             self.flush_with_others(&mut state);
         }
@@ -296,10 +349,7 @@ impl Circuit {
         let mut state = self.state.lock();
         state.cancel(subscriptions);
         self.flush_soon(&mut state);
-        // Dropped on this thread, after unlocking.
-        let dropped = std::mem::take(&mut state.afterwards.dropped);
-        drop(state);
-        drop(dropped);
+        self.release(state);
     }
 
     /// Ensures that queued requests are sent.
@@ -311,15 +361,21 @@ impl Circuit {
         self.registration.call_soon();
     }
 
-    /// Writes pending bytes until the socket accepts no more.
+    /// Writes pending bytes until the socket accepts no more, and fills the queue again with operations that wait for
+    /// space.
     fn flush(&self, state: &mut State) {
-        if state.phase != CircuitPhase::Open {
-            return;
-        }
-        match stream::flush(&self.stream, &mut state.machine) {
-            Ok(WriteOutcome::All) if !state.closes_when_sent => {}
-            Ok(WriteOutcome::SocketIsFull | WriteOutcome::Enough) => {}
-            Ok(WriteOutcome::All) | Err(_) => self.close(state, None),
+        while state.phase == CircuitPhase::Open {
+            match stream::flush(&self.stream, &mut state.machine) {
+                Ok(outcome) => match (outcome, state.request_unsent()) {
+                    (WriteOutcome::All, true) => {}
+                    (WriteOutcome::All, false) if state.closes_when_sent => self.close(state, None),
+                    _ if state.machine.pending_bytes() > limit::UNREAD_BYTES + state.request_bytes_max => {
+                        self.close(state, None);
+                    }
+                    _ => return,
+                },
+                Err(_) => self.close(state, None),
+            }
         }
     }
 
@@ -350,24 +406,19 @@ impl Circuit {
         })
     }
 
-    fn tick(self: &Arc<Self>, state: &mut State, now: Now) {
-        state.machine.tick(now, &mut state.events);
-        self.dispatch(state);
-    }
-
     /// Ends all operations, or those of one channel, as disconnected.
     fn drop_operations(&self, state: &mut State, only: Option<Cid>) {
-        let State { operations, batches, afterwards, .. } = state;
-        let is_lost = |of: &InProgress| match (of, only) {
-            (_, None) => true,
-            (InProgress::Operation { operation, .. }, Some(cid)) => cid == operation.channel().cid(),
-            (InProgress::Description(..), Some(_)) => false,
-        };
+        let State { machine, operations, unsent, batches, afterwards, .. } = state;
+        let is_lost = |of: &InProgress| only.is_none_or(|cid| cid == of.operation().channel().cid());
         for lost in operations.extract(is_lost) {
-            let InProgress::Operation { operation, .. } = lost else { continue };
+            if let InProgress::Unsent(_, key) = lost {
+                unsent.remove(&key);
+            }
+            let operation = lost.operation();
             let error = Error::new(operation.channel().name(), ErrorKind::Disconnected { server: self.server });
             afterwards.woken.push(operation.end(Err(error)));
         }
+        machine.forget_unless(|ioid| operations.get(ioid).is_some());
         afterwards.woken.extend(
             batches.iter_mut().filter_map(|batch| batch.end_all(only, &Failure::Disconnected)).map(Waiter::Thread),
         );
@@ -406,9 +457,10 @@ impl Circuit {
     pub(super) fn end_with_context(&self) {
         let mut state = self.state.lock();
         self.flush(&mut state);
-        let State { operations, batches, afterwards, .. } = &mut *state;
+        let State { operations, unsent, batches, afterwards, .. } = &mut *state;
+        unsent.clear();
         for in_progress in operations.take_all() {
-            let InProgress::Operation { operation, .. } = in_progress else { continue };
+            let operation = in_progress.operation();
             afterwards.woken.push(operation.end(Err(operation.channel().closed())));
         }
         afterwards
@@ -420,12 +472,15 @@ impl Circuit {
 
     /// Unlocks, then does the work that was deferred.
     fn release(&self, mut state: MutexGuard<'_, State>) {
-        if state.afterwards.woken.is_empty() && state.afterwards.dropped.is_empty() {
+        if state.afterwards.woken.is_empty() && state.afterwards.dropped.is_empty() && state.called.is_empty() {
             return;
         }
         let Afterwards { woken, dropped } = std::mem::take(&mut state.afterwards);
+        // Usually empty; then it keeps its allocation.
+        let mut called = if state.called.is_empty() { Vec::new() } else { std::mem::take(&mut state.called) };
         drop(state);
         woken.into_iter().for_each(Waiter::wake);
+        MonitorCore::call(&mut called);
         drop(dropped);
     }
 
@@ -477,13 +532,32 @@ impl MonitorSubscriptions {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
     use std::io::Write as _;
     use std::net::TcpListener;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{self, Waker};
 
+    use fodo_data::Reading;
+
+    use super::super::{Context, Operation};
     use super::*;
+    use crate::config::ClientConfig;
+    use crate::reactor::{EventHandler as _, NextCall};
+    use fodo_engine::role::Taken;
 
     /// An open circuit, and the server's end of it.
     fn connected() -> (Arc<Circuit>, TcpStream) {
+        connected_on(&Reactor::shared().unwrap())
+    }
+
+    /// The same, with a reactor that has ended: only the test drives the circuit.
+    fn connected_without_reactor() -> (Arc<Circuit>, TcpStream) {
+        connected_on(&Reactor::start("ends at once").unwrap())
+    }
+
+    fn connected_on(reactor: &Reactor) -> (Arc<Circuit>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let config = fodo_ca::client::Config {
             priority: 0,
@@ -493,8 +567,7 @@ mod tests {
             payload_bytes_max: 1 << 20,
         };
         let address = listener.local_addr().unwrap();
-        let circuit =
-            Circuit::open(address, &config, Duration::ZERO, &Reactor::shared().unwrap(), Weak::new()).unwrap();
+        let circuit = Circuit::open(address, &config, Duration::ZERO, reactor, Weak::new()).unwrap();
         let (server, _) = listener.accept().unwrap();
         circuit.state.lock().phase = CircuitPhase::Open;
         (circuit, server)
@@ -548,7 +621,97 @@ mod tests {
 
         assert_eq!(state.phase, CircuitPhase::Closed);
         drop(state);
-        assert!(!circuit.create(&[]));
+        assert!(!circuit.create(std::iter::empty()));
+    }
+
+    #[test]
+    fn channels_are_requested_again_if_their_circuit_closes_as_unused() {
+        let (closed, _server) = connected();
+        closed.end_with_context();
+        let (open, _other_server) = connected();
+        let n_calls = std::cell::Cell::new(0);
+        let circuit = || {
+            n_calls.set(n_calls.get() + 1);
+            Ok(if n_calls.get() == 1 { closed.clone() } else { open.clone() })
+        };
+
+        let requested = Circuit::create_on(circuit, std::iter::empty());
+
+        assert!(requested.is_ok());
+        assert_eq!(n_calls.get(), 2);
+    }
+
+    #[test]
+    fn the_end_of_a_subscription_that_closes_the_circuit_wakes_its_operations() {
+        struct Counting(AtomicUsize);
+        impl std::task::Wake for Counting {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (circuit, _server) = connected_without_reactor();
+        let x = Context::new(ClientConfig::with_addresses(Vec::new())).channel("x").unwrap();
+        let server_channel = ServerChannel { sid: Sid(1), kind: fodo_data::Kind::F64, count: 1 };
+        let operation = OperationCore::new(x.core().clone(), None);
+        {
+            let mut state = circuit.state.lock();
+            circuit.issue_locked(&mut state, &operation, &OperationTask::Get(Default::default()), server_channel);
+            state.machine.search(&vec![0; limit::BURST_BYTES]);
+        }
+        let counting = Arc::new(Counting(AtomicUsize::new(0)));
+        let waker = Waker::from(counting.clone());
+        let mut get = pin!(Operation::<Reading>::new(operation, x));
+        assert!(get.as_mut().poll(&mut task::Context::from_waker(&waker)).is_pending());
+        circuit.stream.shutdown(std::net::Shutdown::Both).unwrap();
+
+        circuit.cancel(MonitorSubscriptions { server_channel, subscription: SubscriptionId(0), description: None });
+
+        assert_eq!(counting.0.load(Ordering::Relaxed), 1);
+        assert!(get.poll(&mut task::Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn sending_is_tried_again_ever_less_often_while_a_caller_reads_and_the_server_does_not() {
+        let (circuit, _server) = connected_without_reactor();
+        let mut state = circuit.state.lock();
+        assert_ne!(state.role.take(), Taken::Not);
+        state.machine.search(&vec![0; 64 << 20]);
+        circuit.flush(&mut state);
+        drop(state);
+        let now = clock::now();
+
+        let pauses = (0..20).map(|_| match circuit.clone().on_event(now) {
+            NextCall::At(at) => at - now.monotonic,
+            other => panic!("{other:?}"),
+        });
+        let pauses: Vec<Duration> = pauses.collect();
+
+        assert_eq!(pauses[0], limit::READER_LEASE);
+        // The system may take a few more bytes at first.
+        let is_next = |pair: &[Duration]| pair[1] == limit::READER_LEASE || pair[1] == pair[0] * 2;
+        let n_growing = pauses.windows(2).take_while(|pair| is_next(pair)).count();
+        assert!(
+            n_growing >= 6 && pauses[n_growing..].iter().all(|pause| *pause == limit::RETRY_PAUSE_MAX),
+            "{pauses:?}"
+        );
+    }
+
+    #[test]
+    fn a_circuit_is_closed_when_a_server_that_reads_nothing_has_too_many_requests() {
+        let (circuit, _server) = connected_without_reactor();
+        let mut state = circuit.state.lock();
+        let piece = vec![0; 1 << 20];
+
+        while state.machine.pending_bytes() <= limit::UNREAD_BYTES - piece.len() {
+            state.machine.search(&piece);
+        }
+        circuit.flush(&mut state);
+        assert_eq!(state.phase, CircuitPhase::Open);
+        // More than the buffers of the system have taken.
+        (0..32).for_each(|_| state.machine.search(&piece));
+        circuit.flush(&mut state);
+
+        assert_eq!(state.phase, CircuitPhase::Closed);
     }
 
     #[test]

@@ -158,7 +158,7 @@ struct State {
     is_closed: bool,
     n_received: u64,
     n_delivered: u64,
-    /// When the last update was received on this circuit, in nanoseconds since the circuit opened.
+    /// When the last update was received on this circuit, in nanoseconds since the circuit started to connect.
     updated_ns: Option<u64>,
     longest_gap_ns: u64,
     /// Units, limits and labels, if requested with every update.
@@ -261,7 +261,7 @@ impl MonitorCore {
         self.push(MonitorEvent::Closed)
     }
 
-    /// `at_ns`: when the circuit received it, in nanoseconds since the circuit opened.
+    /// `at_ns`: when the circuit received it, in nanoseconds since the circuit started to connect.
     #[inline]
     pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = self.state.lock();
@@ -315,7 +315,21 @@ impl MonitorCore {
         Some(event)
     }
 
-    /// Has the callback thread call the callbacks of these monitors, which belong to one context.
+    /// The user's own executor did not take the job: the next event creates another one.
+    pub(super) fn not_called(&self) {
+        self.state.lock().is_called = false;
+    }
+
+    /// Schedules the callbacks of these monitors, which belong to one context, unless the user's own executor does that:
+    /// its code must not run while a circuit is locked.
+    pub(super) fn call_on_threads(monitors: &mut Vec<Arc<MonitorCore>>) {
+        if monitors.first().and_then(|first| first.callbacks.as_ref()).is_some_and(|callbacks| callbacks.has_threads())
+        {
+            MonitorCore::call(monitors);
+        }
+    }
+
+    /// Schedules the callbacks of these monitors, which belong to one context. No lock is held.
     pub(super) fn call(monitors: &mut Vec<Arc<MonitorCore>>) {
         if let Some(callbacks) = monitors.first().and_then(|first| first.callbacks.clone()) {
             callbacks.call(monitors);

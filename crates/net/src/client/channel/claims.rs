@@ -14,11 +14,12 @@ use crate::process::lacks_descriptors;
 impl ChannelCore {
     /// A server has claimed the names of several channels that share a circuit, including this one.
     pub(in crate::client) fn connect_claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
-        let trouble = match self.context.circuit_to(server, self.priority) {
-            Ok(circuit) if circuit.create(all) => return,
+        let channels = all.iter().map(|(channel, _)| channel);
+        let trouble = match Circuit::create_on(|| self.context.circuit_to(server, self.priority), channels) {
+            Ok(()) => return,
             Err(error) if lacks_descriptors(&error) => Trouble::System(server, Arc::new(error)),
-            // The circuit has closed meanwhile, or the server's network cannot be reached.
-            Ok(_) | Err(_) => Trouble::NoReply(server),
+            // The server's network cannot be reached.
+            Err(_) => Trouble::NoReply(server),
         };
         all.iter().for_each(|(channel, _)| channel.search_again(trouble.clone()));
     }

@@ -362,22 +362,9 @@ impl Channel {
     fn start_monitor(&self, options: MonitorOptions, callback: Option<(Callback, Arc<Callbacks>)>) -> Monitor {
         let core = self.core();
         let monitor = MonitorCore::new(core.clone(), options, callback);
-        let active = {
-            let mut state = core.state.lock();
-            let active = match &state.phase {
-                ChannelPhase::Closed => {
-                    drop(state);
-                    monitor.closed().wake();
-                    return Monitor::new(monitor, self.clone());
-                }
-                ChannelPhase::Active(circuit, server_channel, _) => Some((circuit.clone(), *server_channel)),
-                ChannelPhase::Searching | ChannelPhase::Connecting(_) => None,
-            };
-            state.monitors.push(monitor.clone());
-            active
-        };
-        if let (Some((circuit, server_channel)), Some(facts)) = (active, core.facts()) {
-            monitor.connected(facts).wake();
+        let (waiter, active) = core.add_monitor(&monitor);
+        waiter.wake();
+        if let Some((circuit, server_channel)) = active {
             circuit.subscribe(&monitor, server_channel);
         }
         Monitor::new(monitor, self.clone())

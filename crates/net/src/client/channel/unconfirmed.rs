@@ -9,8 +9,8 @@ use crate::client::Error;
 use crate::client::operation::{Operation, OperationTask};
 
 impl ChannelCore {
-    /// Writes without a reply, if the channel is active.
-    fn write_now(&self, value: &Value, timeout: Duration) -> Option<Result<(), Error>> {
+    /// Writes without a reply, if the channel is active and its circuit has space.
+    fn write_now(&self, value: &Value) -> Option<Result<(), Error>> {
         let (circuit, server_channel) = {
             let state = self.state.lock();
             match &state.phase {
@@ -20,18 +20,17 @@ impl ChannelCore {
                 _ => return None,
             }
         };
-        circuit.write(self, server_channel, value, timeout)
+        circuit.write(self, server_channel, value)
     }
 }
 
 /// Writing without a reply.
 impl Channel {
-    /// Writes `value` without waiting for a reply; returns when the request was passed to the circuit. No round trip.
+    /// Writes `value` without waiting for a reply; returns when the request is queued in the circuit. No round trip.
     ///
     /// Blocks, for at most [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout), while the
-    /// channel is not connected, and then while 256 KiB or more are queued. If the channel does not connect in that
-    /// time, nothing is sent and the call fails. If the queue does not shrink, the put stays queued and the call
-    /// returns.
+    /// channel is not connected, and while 256 KiB or more are queued because the server does not read. A put that could
+    /// not be queued in that time fails.
     ///
     /// A put that closely follows another one may be sent together with later ones: a fifth of a millisecond later, or
     /// when its context is closed. A put that is still queued when the connection is lost is lost with it, and no call
@@ -56,14 +55,14 @@ impl Channel {
     /// Like [`Channel::put_unconfirmed`], with its own timeout.
     pub fn put_unconfirmed_timeout(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         let value = value.into();
-        match self.core().write_now(&value, timeout) {
+        match self.core().write_now(&value) {
             Some(written) => written,
             None => self.start::<()>(OperationTask::PutUnconfirmed(value), false).wait_timeout(timeout),
         }
     }
 
-    /// Starts a put without a reply. It ends when the request was passed to the circuit, regardless of how many bytes
-    /// wait there ([`Channel::unsent_bytes`]).
+    /// Starts a put without a reply. It ends when the request is queued in the circuit. While 256 KiB or more are queued
+    /// there ([`Channel::unsent_bytes`]) it waits; if it is dropped before it has ended, it is never sent.
     ///
     /// # Examples
     ///

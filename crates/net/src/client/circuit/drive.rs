@@ -13,7 +13,7 @@ use crate::reactor::{EventHandler, NextCall, Readiness};
 use crate::{clock, limit, socket};
 
 impl Circuit {
-    /// Blocks until `is_done` or the deadline; reads the circuit if no other thread does.
+    /// Blocks until `is_done` or the deadline; reads the circuit if no other caller does.
     pub(in crate::client) fn drive(self: &Arc<Self>, deadline: Instant, is_done: &dyn Fn() -> bool) {
         let mut state = self.state.lock();
         loop {
@@ -72,9 +72,7 @@ impl Circuit {
                 self.receive(&mut state, limit::RECEIVE_BYTES, false);
             }
             let now = clock::now();
-            if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
-                self.tick(&mut state, now);
-            }
+            self.tick_if_due(&mut state, now);
             if now.monotonic >= deadline {
                 return state;
             }
@@ -86,13 +84,6 @@ impl Circuit {
         if state.phase == CircuitPhase::Open && !state.machine.ready().is_empty() {
             self.request_flush(state);
         }
-    }
-
-    /// Waits until the socket accepts bytes.
-    pub(super) fn wait_writable(&self, timeout: Duration) {
-        let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
-        // Ready, timed out or interrupted: the caller checks again.
-        let _ = socket::wait(&mut descriptors, timeout);
     }
 
     /// Waits for the socket; returns true if there may be something to read.
@@ -158,19 +149,15 @@ impl EventHandler for Circuit {
 
 impl Circuit {
     fn serve_open(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
-        let has_waiting_caller = std::mem::take(&mut state.flush_is_requested);
+        let is_requested = std::mem::take(&mut state.flush_is_requested);
         state.flush_is_timed = false;
         self.flush(state);
         match state.role.reader() {
             Reader::Caller => {
                 state.lease_is_timed = false;
-                // The reader does not know that there is more to write, so the reactor tries again.
-                return match state.machine.ready().is_empty() {
-                    true => NextCall::OnReady,
-                    false => NextCall::At(now.monotonic + limit::READER_LEASE),
-                };
+                return self.assist_caller(state, now);
             }
-            Reader::Resting(since) if !has_waiting_caller && now.monotonic < since + limit::READER_LEASE => {
+            Reader::Resting(since) if !is_requested && now.monotonic < since + limit::READER_LEASE => {
                 state.lease_is_timed = true;
                 return NextCall::At(since + limit::READER_LEASE);
             }
@@ -181,14 +168,33 @@ impl Circuit {
             Reader::Reactor => {}
         }
         let is_more = self.receive(state, limit::TURN_BYTES, true);
-        if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
-            self.tick(state, now);
-        }
+        self.tick_if_due(state, now);
         self.flush(state);
         match (is_more, state.machine.deadline()) {
             (true, _) => NextCall::Soon,
             (false, Some(due)) => NextCall::At(due),
             (false, None) => NextCall::OnReady,
+        }
+    }
+
+    /// Does what the caller that reads cannot do while it waits for the socket: it does not know of deadlines and bytes
+    /// that other threads have added since. Sending is tried again, ever less often while nothing changes.
+    fn assist_caller(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
+        self.tick_if_due(state, now);
+        self.flush(state);
+        let pending_bytes = state.machine.pending_bytes();
+        let (bytes_before, pause) = state.retried;
+        let is_stuck = pending_bytes == bytes_before;
+        let pause = if is_stuck { (pause * 2).min(limit::RETRY_PAUSE_MAX) } else { limit::READER_LEASE };
+        state.retried = (pending_bytes, pause);
+        let retry = (pending_bytes > 0).then(|| now.monotonic + pause);
+        [retry, state.machine.deadline()].into_iter().flatten().min().map_or(NextCall::OnReady, NextCall::At)
+    }
+
+    fn tick_if_due(self: &Arc<Self>, state: &mut State, now: Now) {
+        if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
+            state.machine.tick(now, &mut state.events);
+            self.dispatch(state);
         }
     }
 }

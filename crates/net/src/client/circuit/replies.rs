@@ -15,6 +15,7 @@ use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
 use super::super::operation::{OperationOutcome, Waiter};
 use super::super::{Refusal, WrongReply};
+use super::requests::META_BIT;
 use super::{Circuit, InProgress, MonitorSubscriptions, ServerChannel, State, Subscribed};
 
 /// The parts of a circuit's state that replies and updates need; everything except the machine that reports them.
@@ -114,13 +115,20 @@ impl Circuit {
         }
         // Keeps its allocation.
         state.events = events;
-        MonitorCore::call(&mut state.called);
+        MonitorCore::call_on_threads(&mut state.called);
     }
 
     fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {
         let Some(channel) = state.channels.get(cid).cloned() else {
             return state.machine.clear(cid, sid);
         };
+        if let Some(active) = channel.server_channel_on(self) {
+            // The second reply: the channel was requested again while the server was silent, or the server repeats itself.
+            if active.sid != sid {
+                state.machine.clear(cid, sid);
+            }
+            return;
+        }
         let Some(kind) = native.kind() else {
             state.machine.clear(cid, sid);
             return self.channel_refused(state, cid);
@@ -178,6 +186,8 @@ impl Circuit {
     fn request_rejected(&self, state: &mut State, about: RejectedRequest, refusal: Refusal) {
         match about {
             RejectedRequest::Operation(ioid) => {
+                let ioid = operation_of(ioid);
+                state.machine.forget(ioid);
                 state.reply_handler(self.server).1.end(ioid, PutOrFailure::Failure(Failure::Refused(refusal)));
             }
             RejectedRequest::Subscription(subscription) => {
@@ -205,38 +215,41 @@ impl ReplyHandler<'_> {
     /// Handles the reply to a get, or the first of two replies for [`super::super::Detail::Full`].
     #[inline]
     fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
+        if ioid.0 & META_BIT != 0 {
+            return self.meta_read(operation_of(ioid), dbr, result);
+        }
         if let Some(batch) = batch_of(self.batches, ioid) {
             if let Some(thread) = batch.end_get(ioid, dbr, result) {
                 self.woken.push(Waiter::Thread(thread));
             }
             return;
         }
-        match self.operations.get_mut(ioid) {
-            Some(&mut InProgress::Description(of, requested)) => self.described(ioid, of, requested, dbr, result),
-            Some(InProgress::Operation { expected: Some(expected), meta, .. }) => {
-                let ended = finish_get(expected, meta, dbr, result);
-                self.ended(ioid, ended);
-            }
-            // A put expects another reply.
-            Some(InProgress::Operation { expected: None, .. }) | None => {}
+        // A put expects another reply.
+        if let Some(InProgress::Issued { expected: Some(expected), meta, .. }) = self.operations.get_mut(ioid) {
+            let ended = finish_get(expected, meta, dbr, result);
+            self.ended(ioid, ended);
         }
     }
 
-    fn described(&mut self, ioid: Ioid, of: Ioid, requested: DbrType, dbr: DbrType, result: Result<Reading, Eca>) {
-        self.operations.remove(ioid);
-        let description = match result {
-            Ok(reading) if dbr == requested => reading.meta,
-            Ok(_) => {
-                let reply = WrongReply::Type { requested, received: dbr };
-                return self.end(of, PutOrFailure::Failure(Failure::WrongReply(reply)));
-            }
-            Err(status) => return self.end(of, PutOrFailure::Failure(Failure::Refused(status.into()))),
+    /// Handles units, limits and labels for this operation.
+    fn meta_read(&mut self, of: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
+        let awaiting = match batch_of(self.batches, of) {
+            Some(batch) => batch.awaited_meta(of),
+            None => match self.operations.get_mut(of) {
+                Some(InProgress::Issued { expected: Some(expected), meta, .. }) => Some((&*expected, meta)),
+                _ => None,
+            },
         };
-        if let Some(batch) = batch_of(self.batches, of) {
-            batch.described(of, description);
-        } else if let Some(InProgress::Operation { meta, .. }) = self.operations.get_mut(of) {
-            *meta = description;
-        }
+        let Some((expected, meta)) = awaiting else { return };
+        let failure = match (result, expected.check_meta(dbr)) {
+            (Ok(reading), Ok(())) => {
+                *meta = reading.meta;
+                return;
+            }
+            (Ok(_), Err(reply)) => Failure::WrongReply(reply),
+            (Err(status), _) => Failure::Refused(status.into()),
+        };
+        self.end(of, PutOrFailure::Failure(failure));
     }
 
     /// Ends an operation if it waits for such a reply.
@@ -245,7 +258,7 @@ impl ReplyHandler<'_> {
             self.woken.extend(batch.end(ioid, reply).map(Waiter::Thread));
             return;
         }
-        let Some(InProgress::Operation { expected, .. }) = self.operations.get(ioid) else { return };
+        let Some(InProgress::Issued { expected, .. }) = self.operations.get(ioid) else { return };
         if let Some(ended) = reply.end(expected.as_ref()) {
             self.ended(ioid, ended);
         }
@@ -253,7 +266,7 @@ impl ReplyHandler<'_> {
 
     #[inline(always)]
     fn ended(&mut self, ioid: Ioid, ended: Result<OperationOutcome, Failure>) {
-        let Some(InProgress::Operation { operation, .. }) = self.operations.remove(ioid) else { return };
+        let Some(InProgress::Issued { operation, .. }) = self.operations.remove(ioid) else { return };
         match operation.end(ended.map_err(|failure| failure.error(operation.channel(), self.server))) {
             Waiter::None => {}
             waiter => self.woken.push(waiter),
@@ -286,6 +299,11 @@ impl ReplyHandler<'_> {
             other => self.woken.push(other),
         }
     }
+}
+
+/// The operation to which a request with this number belongs.
+fn operation_of(ioid: Ioid) -> Ioid {
+    Ioid(ioid.0 & !META_BIT)
 }
 
 /// The batch that contains this number.

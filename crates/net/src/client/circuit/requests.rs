@@ -2,24 +2,28 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 use fodo_engine::Ioid;
 use fodo_engine::role::Reader;
 
 use super::super::Error;
-use super::super::batch::{Batch, BatchEnd, Failure};
+use super::super::batch::{Batch, BatchEnd, Failure, PieceEnd};
 use super::super::channel::{ChannelCore, Elsewhere};
-use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask, Waiter, deadline_after};
-use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State};
+use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask, Waiter};
+use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State, Unsent};
 use crate::limit;
 
 /// The numbers of batched operations. Those of individual operations are smaller, so the two sets never overlap.
-pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..u32::MAX;
+pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..META_BIT;
 
 /// Number of bits in the numbers of individual operations.
-pub(super) const SINGLE_NUMBER_BITS: u32 = 31;
+pub(super) const SINGLE_NUMBER_BITS: u32 = 30;
+
+/// Set in the number of a request for units, limits and labels; the other bits are the number of its operation. So
+/// nothing is stored for the request, and nothing remains when its reply is not received.
+pub(super) const META_BIT: u32 = 1 << 31;
 
 impl Circuit {
     /// Issues an operation on an active channel. Returns false if the circuit is closed.
@@ -55,9 +59,11 @@ impl Circuit {
         task: &OperationTask,
         server_channel: ServerChannel,
     ) {
-        let expected = task.expected(server_channel);
-        let ioid =
-            state.operations.insert(InProgress::Operation { operation: operation.clone(), expected, meta: None });
+        let (expected, is_full) = (task.expected(server_channel), state.is_full());
+        let ioid = state.operations.insert(match is_full {
+            false => InProgress::Issued { operation: operation.clone(), expected, meta: None },
+            true => InProgress::Unsent(operation.clone(), state.unsent_next),
+        });
         match operation.issued(self, ioid) {
             Ok(Some(buffer)) => state.machine.reuse(ioid, buffer),
             Ok(None) => {}
@@ -66,13 +72,12 @@ impl Circuit {
                 return;
             }
         }
-        let ended = match state.request(ioid, task, server_channel, expected) {
-            Ok(()) if matches!(task, OperationTask::PutUnconfirmed(_)) => Ok(OperationOutcome::Written),
-            Ok(()) => return,
-            Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
-        };
-        state.operations.remove(ioid);
-        state.afterwards.woken.push(operation.end(ended));
+        if is_full {
+            state.unsent.insert(state.unsent_next, Unsent { ioid, task: task.clone(), server_channel });
+            state.unsent_next += 1;
+            return;
+        }
+        state.request_operation(ioid, operation, task, server_channel, expected);
     }
 
     /// Allocates a batch of at most `n` operations; returns the number of the first.
@@ -85,8 +90,7 @@ impl Circuit {
     }
 
     /// Issues some of the `operations`, given by their indices, and sends them, so that the server can work meanwhile.
-    /// Returns false when none is left. Adds the indices of issued operations to `issued`, and calls `elsewhere` for
-    /// the others.
+    /// Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
     pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
@@ -94,13 +98,19 @@ impl Circuit {
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
         elsewhere: &mut impl FnMut(usize, Elsewhere),
-    ) -> bool {
+    ) -> PieceEnd {
         let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
-        let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return false };
-        let mut n_seen = 0;
-        for index in operations.by_ref().take(limit::BATCH_PIECE) {
-            n_seen += 1;
+        let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return PieceEnd::AllIssued };
+        // The previous piece has left as much in the queue as the socket did not accept.
+        let mut end = if state.is_full() { PieceEnd::QueueIsFull } else { PieceEnd::More };
+        let mut n_left = limit::BATCH_PIECE;
+        while n_left > 0 && !state.is_full() {
+            let Some(index) = operations.next() else {
+                end = PieceEnd::AllIssued;
+                break;
+            };
+            n_left -= 1;
             let (channel, task) = operation_at(index);
             let server_channel = match channel.server_channel_for(task, self) {
                 Ok(server_channel) => server_channel,
@@ -115,20 +125,21 @@ impl Circuit {
                 batch.issued(channel.cid(), expected);
                 issued.push(index);
             } else {
-                elsewhere(index, Elsewhere::NotActive);
+                elsewhere(index, Elsewhere::Individually);
             }
         }
-        let is_more = n_seen == limit::BATCH_PIECE;
-        if !is_more && let Some(thread) = batch.all_issued() {
+        if end != PieceEnd::More
+            && let Some(thread) = batch.all_issued()
+        {
             state.afterwards.woken.push(Waiter::Thread(thread));
         }
         state.batches.push(batch);
         self.flush(&mut state);
-        if !is_more {
+        if end != PieceEnd::More {
             self.request_retry(&mut state);
         }
         self.release(state);
-        is_more
+        end
     }
 
     /// The results of a batch; later replies are ignored.
@@ -143,48 +154,35 @@ impl Circuit {
         Batch::ended(batch)
     }
 
-    /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit. Fails
-    /// if the value cannot be written, and if the circuit closes while the caller is blocked.
+    /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit or the
+    /// queue is full. Fails if the value cannot be written, and if the circuit closes meanwhile.
     ///
     /// The first put is sent at once. Puts that follow within [`limit::BURST`] are sent together: when they reach
-    /// [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor. A caller that
-    /// writes faster than the server reads is blocked here, so that memory does not grow.
+    /// [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor.
     pub(in crate::client) fn write(
         self: &Arc<Self>,
         channel: &ChannelCore,
         server_channel: ServerChannel,
         value: &Value,
-        timeout: Duration,
     ) -> Option<Result<(), Error>> {
         let mut state = self.state.lock();
-        if state.phase != CircuitPhase::Open || channel.server_channel_on(self) != Some(server_channel) {
+        let is_open = state.phase == CircuitPhase::Open && !state.is_full();
+        if !is_open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
         if let Err(reason) = state.write(server_channel, value, None) {
             return Some(Err(Error::misuse(channel.name(), reason)));
         }
         // If the reactor is already scheduled, the time is not needed.
-        let is_burst = state.flush_is_timed || state.is_burst();
-        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
+        if state.flush_is_timed || state.is_burst() {
             self.flush_soon(&mut state);
-            return Some(Ok(()));
-        }
-        let deadline = deadline_after(timeout);
-        loop {
+        } else {
             self.flush(&mut state);
-            if state.phase != CircuitPhase::Open {
-                self.release(state);
-                return Some(Err(channel.cut_off(self.server)));
-            }
-            if state.machine.pending_bytes() < limit::REQUEST_BYTES || Instant::now() >= deadline {
-                self.request_retry(&mut state);
-                self.release(state);
-                return Some(Ok(()));
-            }
-            self.release(state);
-            self.wait_writable(deadline.saturating_duration_since(Instant::now()));
-            state = self.state.lock();
+            self.request_retry(&mut state);
         }
+        let is_open = state.phase == CircuitPhase::Open;
+        self.release(state);
+        Some(if is_open { Ok(()) } else { Err(channel.cut_off(self.server)) })
     }
 
     /// Sends the queued requests at once and has the replies read. In a burst, sends them with those that follow.
@@ -221,6 +219,54 @@ impl Circuit {
 }
 
 impl State {
+    /// Whether so much waits to be sent that operations wait for space.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.machine.pending_bytes() >= limit::REQUEST_BYTES
+    }
+
+    /// Queues operations that wait for space, in their order, until the queue is full. Returns whether there were any.
+    #[inline]
+    pub(super) fn request_unsent(&mut self) -> bool {
+        if self.unsent.is_empty() {
+            return false;
+        }
+        let mut is_any = false;
+        while !self.is_full()
+            && let Some((_, Unsent { ioid, task, server_channel })) = self.unsent.pop_first()
+        {
+            let Some(in_progress) = self.operations.get_mut(ioid) else { continue };
+            let (operation, expected) = (in_progress.operation().clone(), task.expected(server_channel));
+            if operation.has_ended() {
+                // Its caller has given up and is about to remove it.
+                continue;
+            }
+            *in_progress = InProgress::Issued { operation: operation.clone(), expected, meta: None };
+            self.request_operation(ioid, &operation, &task, server_channel, expected);
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Queues the request of an operation. That ends a put without a reply, and any operation with an invalid value.
+    #[inline]
+    fn request_operation(
+        &mut self,
+        ioid: Ioid,
+        operation: &OperationCore,
+        task: &OperationTask,
+        server_channel: ServerChannel,
+        expected: Option<Expected>,
+    ) {
+        let ended = match self.request(ioid, task, server_channel, expected) {
+            Ok(()) if matches!(task, OperationTask::PutUnconfirmed(_)) => Ok(OperationOutcome::Written),
+            Ok(()) => return,
+            Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
+        };
+        self.operations.remove(ioid);
+        self.afterwards.woken.push(operation.end(ended));
+    }
+
     /// Whether a request without a waiting caller was sent just before; requests that follow closely are sent together.
     fn is_burst(&mut self) -> bool {
         let now = Instant::now();
@@ -245,8 +291,7 @@ impl State {
             OperationTask::Get(request) => {
                 if let Some(dbr) = server_channel.description(request) {
                     // Requested before the value: replies are in the order of the requests.
-                    let description = self.operations.insert(InProgress::Description(ioid, dbr));
-                    self.machine.read(server_channel.sid, dbr, 1, description);
+                    self.machine.read(server_channel.sid, dbr, 1, Ioid(ioid.0 | META_BIT));
                 }
                 if let Some(Expected { dbr, count_max, .. }) = expected {
                     self.machine.read(server_channel.sid, dbr, count_max, ioid);
@@ -283,9 +328,12 @@ impl State {
             Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
             _ => None,
         };
+        let before = self.machine.pending_bytes();
         self.machine
             .write(server_channel.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string())?;
+        self.request_bytes_max = self.request_bytes_max.max(self.machine.pending_bytes() - before);
+        Ok(())
     }
 }
 

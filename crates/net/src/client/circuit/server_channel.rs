@@ -37,6 +37,15 @@ impl Expected {
         }
     }
 
+    /// Checks the type of the reply with units, limits and labels, which [`Detail::Full`] requests before the value.
+    pub(in crate::client) fn check_meta(&self, dbr: DbrType) -> Result<(), WrongReply> {
+        let requested = self.dbr.kind().map(meta_type);
+        match requested {
+            Some(requested) if dbr != requested => Err(WrongReply::Type { requested, received: dbr }),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks everything except a scalar as requested.
     #[inline(never)]
     fn check_further(&self, dbr: DbrType, value: &mut Value) -> Result<(), WrongReply> {
@@ -109,8 +118,13 @@ impl ServerChannel {
     /// The type that contains what [`Detail::Full`] adds to alarm and time stamp; requested with one element.
     pub(super) fn description(&self, request: &Request) -> Option<DbrType> {
         let kind = request.kind.unwrap_or(self.kind);
-        (request.detail == Detail::Full).then(|| DbrType::of(kind, AttributeLevel::Control))
+        (request.detail == Detail::Full).then(|| meta_type(kind))
     }
+}
+
+/// The type with units, limits and labels of such elements.
+fn meta_type(kind: Kind) -> DbrType {
+    DbrType::of(kind, AttributeLevel::Control)
 }
 
 #[cfg(test)]
