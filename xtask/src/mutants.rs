@@ -1,6 +1,9 @@
 //! Mutation testing, on request only: a random sample of the mutants that cargo-mutants lists, each tested by its own
-//! crate's tests.
+//! crate's tests. The tests are built once, with all mutants of the sample as branches.
 
+mod branches;
+mod mutant;
+mod rewrite;
 mod trial;
 
 use std::collections::{BTreeMap, HashSet};
@@ -9,14 +12,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use trial::{Mutant, SourceCopy};
+use branches::{Branches, BuiltAs};
+use mutant::Mutant;
+use trial::{MutantOutcome, SourceCopy, in_parallel};
 
 /// The crates whose code is mutated. Each gets an equal part of the sample, so that every rate is meaningful.
-const PACKAGES: [&str; 7] = ["fodo-data", "fodo-engine", "fodo-ca", "fodo-db", "fodo-net", "fodo-ioc", "fodo-cli"];
+/// In the order of their dependencies.
+const PACKAGES: [&str; 8] =
+    ["fodo-data", "fodo-lock", "fodo-engine", "fodo-ca", "fodo-db", "fodo-net", "fodo-ioc", "fodo-cli"];
 
 /// Survivors that no test needs to detect: `FILE: WHAT | WHY`, one per line.
 const EXPLAINED_PATH: &str = "xtask/mutants-explained.txt";
@@ -55,7 +63,7 @@ pub fn run(root: &Path, sample_size: &str, seed: Option<&str>) -> Result<(), Str
     println!("{sample_size} mutants of commit {}, seed {seed}", copy.commit);
     let chosen = sample(copy.list(&PACKAGES)?, sample_size, seed);
     let results_path = folder.join(format!("{}-{sample_size}-{seed}.jsonl", copy.commit));
-    test_all(&copy, &chosen, &results_path)?;
+    test_all(&copy, chosen, &results_path)?;
 
     print!("{}", report(&tallies(&read_results(&results_path)?, &explained)?, seed));
     Ok(())
@@ -99,29 +107,63 @@ fn hash(seed: u64, name: &str) -> u64 {
 }
 
 /// Tests the mutants without a result yet and appends their results to the file.
-fn test_all(copy: &SourceCopy, chosen: &[Mutant], results_path: &Path) -> Result<(), String> {
-    let unwritable = |error: std::io::Error| format!("{}: {error}", results_path.display());
-    let mut file = File::options().append(true).create(true).open(results_path).map_err(unwritable)?;
+fn test_all(copy: &SourceCopy, mut mutants: Vec<Mutant>, results_path: &Path) -> Result<(), String> {
+    let file = File::options().append(true).create(true).open(results_path);
+    let file = file.map_err(|error| format!("{}: {error}", results_path.display()))?;
     let tested: HashSet<String> =
         read_results(results_path)?.iter().map(|result| text(result, "name")).collect::<Result<_, _>>()?;
-    for package in PACKAGES {
-        let is_next = |mutant: &&Mutant| mutant.package == package && !tested.contains(&mutant.name);
-        let mut next = chosen.iter().filter(is_next).peekable();
-        if next.peek().is_none() {
-            continue;
-        }
-        let targets = copy.targets(package)?;
-        for mutant in next {
-            let (outcome, detected_by) = copy.test(mutant, &targets)?;
-            let outcome = format!("{outcome:?}");
-            println!("{outcome:8} {} {detected_by}", mutant.name);
-            let result = serde_json::json!(
-                {"package": package, "name": mutant.name, "outcome": outcome, "detected_by": detected_by}
-            );
-            writeln!(file, "{result}").map_err(unwritable)?;
-        }
+    mutants.retain(|mutant| !tested.contains(&mutant.name));
+
+    let mut branches = Branches::write(&copy.folder, &mutants)?;
+    let mut programs = Vec::new();
+    for package in PACKAGES.into_iter().filter(|package| mutants.iter().any(|mutant| mutant.package == *package)) {
+        programs.extend(copy.build_all(package, &mut branches)?);
     }
-    Ok(())
+    let programs = copy.measured(programs)?;
+
+    let unviable = branches.built_as(BuiltAs::Unviable);
+    let log = ResultLog {
+        started: Instant::now(),
+        n_expected: mutants.len() - unviable.len(),
+        written: Mutex::new(Written { file, n_results: 0 }),
+    };
+    in_parallel(&branches.built_as(BuiltAs::Branch), |(number, mutant)| {
+        log.write(mutant, copy.test(*number, mutant, &programs))
+    })?;
+    for (_, mutant) in branches.built_as(BuiltAs::Alone) {
+        log.write(mutant, branches.with_single(mutant, || copy.test_single(mutant, &programs))?)?;
+    }
+    unviable.into_iter().try_for_each(|(_, mutant)| log.write(mutant, (MutantOutcome::Unviable, String::new())))
+}
+
+/// Appends results to a file, and prints each with the expected remaining time.
+struct ResultLog {
+    started: Instant,
+    /// The number of results that take time.
+    n_expected: usize,
+    written: Mutex<Written>,
+}
+
+struct Written {
+    file: File,
+    n_results: usize,
+}
+
+impl ResultLog {
+    /// `detected_by`: the test that detected the mutant, if one did.
+    fn write(&self, mutant: &Mutant, (outcome, detected_by): (MutantOutcome, String)) -> Result<(), String> {
+        let (package, name, outcome) = (&mutant.package, &mutant.name, format!("{outcome:?}"));
+        let result =
+            serde_json::json!({"package": package, "name": name, "outcome": outcome, "detected_by": detected_by});
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(written.file, "{result}").map_err(|error| format!("the result of {name}: {error}"))?;
+        written.n_results += 1;
+
+        let n_left = self.n_expected.saturating_sub(written.n_results);
+        let minutes_left = self.started.elapsed().as_secs_f64() / 60.0 / written.n_results as f64 * n_left as f64;
+        println!("{outcome:8} {name} {detected_by} ({n_left} left, {minutes_left:.0} min)");
+        Ok(())
+    }
 }
 
 fn read_results(path: &Path) -> Result<Vec<Value>, String> {
@@ -215,7 +257,7 @@ mod tests {
         let chosen = names(7);
 
         let of = |package: &str| chosen.iter().filter(|name| name.starts_with(package)).count();
-        assert_eq!(PACKAGES.map(of), [2, 2, 2, 2, 2, 2, 1]);
+        assert_eq!(PACKAGES.map(of), [2, 2, 2, 2, 2, 1, 1, 1]);
         assert_eq!(chosen, names(7));
         assert_ne!(chosen, names(8));
     }

@@ -115,12 +115,15 @@ fn log_path(root: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(format!("{}-{number}.log", std::process::id())))
 }
 
-/// Waits for a child that leads a process group; kills the whole group on timeout.
+/// Waits for a child that leads a process group; kills the whole group on timeout, and what the child leaves behind.
 fn wait(mut child: Child) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + COMMAND_DURATION_MAX;
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
+            Ok(Some(status)) => {
+                end_group(&child);
+                return Ok(status);
+            }
             Ok(None) if Instant::now() >= deadline => {
                 end_group(&child);
                 let _ = child.wait(); // It was killed, so its exit status is irrelevant.

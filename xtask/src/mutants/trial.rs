@@ -1,18 +1,33 @@
-//! Applies one mutant after another to a copy of the sources, and runs the tests of its crate.
+//! Builds the tests of the crates with all mutants as branches, and runs them for one mutant after another.
 //!
-//! The tests are built and run one target at a time, fastest first, until one fails: most mutants are killed before the
-//! large targets are linked, which costs more than running them.
+//! The programs of a crate run fastest first, until one fails. A mutant that cannot be a branch is built by itself, one
+//! program at a time.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::branches::{Branches, package_folder};
+use super::mutant::Mutant;
+use super::rewrite::VARIABLE;
 use crate::step::output_of;
 
-/// The maximum duration of one test target, in seconds. Long enough for a machine that is busy with other work.
-const TEST_DURATION_MAX_S: &str = "300";
+/// How many programs run at the same time. Tests use their own ports, but many wait, and fail if they wait too long.
+const N_WORKERS: usize = 2;
+
+/// The maximum duration of a test program that has not been measured. Long enough for a machine that is busy.
+const TEST_DURATION_MAX: Duration = Duration::from_secs(600);
+
+/// A test program with a mutant is ended after this many times its duration without a mutant.
+const TEST_DURATION_FACTOR: u32 = 5;
+
+/// Added to the maximum duration of a measured test program, because a fast one waits for others.
+const TEST_DURATION_EXTRA: Duration = Duration::from_secs(20);
 
 /// The maximum processor time of one process of a test, in seconds: ends endless loops however busy the machine is.
 const TEST_PROCESSOR_TIME_MAX: &str = "--cpu=100";
@@ -23,19 +38,6 @@ const TEST_MEMORY_MAX: &str = "--as=8000000000";
 /// How `timeout` reports that it ended a test.
 const TIMEOUT_STATUS: &str = "exit status: 124";
 
-/// A change of the sources, as cargo-mutants lists it.
-pub struct Mutant {
-    /// The name that cargo-mutants displays: `FILE:LINE:COLUMN: WHAT`.
-    pub name: String,
-    /// The package whose tests should detect it.
-    pub package: String,
-    file: String,
-    /// The replaced text: line and column of its start and its end, counted from 1, in characters.
-    span: [(usize, usize); 2],
-    replacement: String,
-    is_list_item: bool,
-}
-
 /// The result of testing one mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutantOutcome {
@@ -43,7 +45,7 @@ pub enum MutantOutcome {
     Unviable,
     /// A test failed twice.
     Killed,
-    /// A test target did not end, twice.
+    /// A test program did not end, twice.
     TimedOut,
     /// All tests passed.
     Survived,
@@ -51,51 +53,53 @@ pub enum MutantOutcome {
 
 /// A copy of the sources, with a build folder of its own.
 pub struct SourceCopy {
-    folder: PathBuf,
+    /// The root of the copy.
+    pub folder: PathBuf,
     build_folder: PathBuf,
     /// The id of the commit that is tested.
     pub commit: String,
 }
 
-/// The arguments of `cargo test` that select one target of tests, for example `--test wire`.
-pub type TestTarget = Vec<String>;
-
-impl Mutant {
-    /// Parses an element of the list of cargo-mutants.
-    pub fn parse(listed: &Value) -> Result<Mutant, String> {
-        let text = |key: &str| {
-            listed[key].as_str().map(str::to_string).ok_or_else(|| format!("cargo mutants: a mutant has no {key:?}"))
-        };
-        let position = |end: &str| {
-            let number = |key: &str| listed["span"][end][key].as_u64().map(|number| number as usize);
-            number("line").zip(number("column")).ok_or_else(|| format!("cargo mutants: a mutant has no {end:?}"))
-        };
-        Ok(Mutant {
-            name: text("name")?,
-            package: text("package")?,
-            file: text("file")?,
-            span: [position("start")?, position("end")?],
-            replacement: text("replacement")?,
-            is_list_item: text("genre")? == "StructField",
-        })
-    }
-
-    /// `source` with the change.
-    fn apply(&self, source: &str) -> Result<String, String> {
-        let [start, end] = self.span.map(|position| byte_index(source, position));
-        let (start, end) = start.zip(end).ok_or_else(|| format!("{}: outside of its file", self.name))?;
-        let mut rest = &source[end..];
-        if self.is_list_item {
-            rest = rest.trim_start().strip_prefix(',').unwrap_or(rest);
-        }
-        Ok([&source[..start], &self.replacement, rest].concat())
-    }
+/// A built program with tests of a package.
+pub struct TestProgram {
+    package: String,
+    /// The arguments of `cargo test` that select it, for example `--test wire`.
+    target: Vec<String>,
+    path: String,
+    /// The duration without a mutant.
+    duration: Duration,
+    duration_max: Duration,
+    /// Held while the program runs: two runs at the same time would use the same temporary files.
+    turn: Mutex<()>,
 }
 
-fn byte_index(source: &str, (line, column): (usize, usize)) -> Option<usize> {
-    let lines_before: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    let (index, _) = source[lines_before..].char_indices().nth(column - 1)?;
-    Some(lines_before + index)
+/// What a run of cargo printed.
+struct CargoOutput {
+    is_success: bool,
+    messages: Vec<Value>,
+    errors: String,
+}
+
+impl TestProgram {
+    /// The test program that a message of cargo is about.
+    fn parse(message: &Value) -> Option<TestProgram> {
+        let path = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
+        let name = message["target"]["name"].as_str()?;
+        let target: &[&str] = match message["target"]["kind"][0].as_str()? {
+            "lib" => &["--lib"],
+            "bin" => &["--bin", name],
+            "test" => &["--test", name],
+            _ => return None,
+        };
+        Some(TestProgram {
+            package: String::new(),
+            target: target.iter().map(|argument| argument.to_string()).collect(),
+            path: path.to_string(),
+            duration: Duration::ZERO,
+            duration_max: TEST_DURATION_MAX,
+            turn: Mutex::new(()),
+        })
+    }
 }
 
 impl SourceCopy {
@@ -125,97 +129,128 @@ impl SourceCopy {
         listed.as_array().ok_or("cargo mutants --list: expected an array")?.iter().map(Mutant::parse).collect()
     }
 
-    /// The test targets of a package, fastest first. Fails if a test fails without a mutant.
-    pub fn targets(&self, package: &str) -> Result<Vec<TestTarget>, String> {
-        let mut command = Command::new("cargo");
-        command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(&self.folder);
-        let mut timed: Vec<(Duration, TestTarget)> = Vec::new();
-        for target in targets_of(&json(&output_of(&self.folder, &mut command)?)?, package) {
-            let program = self.build(package, &target)?;
-            let start = Instant::now();
-            self.run_twice(package, &program).map_err(|error| format!("without a mutant: {error}"))?;
-            timed.push((start.elapsed(), target));
+    /// Builds all test programs of a package. Removes branches until they compile.
+    pub fn build_all(&self, package: &str, branches: &mut Branches) -> Result<Vec<TestProgram>, String> {
+        loop {
+            println!("building the tests of {package}");
+            let output = self.cargo(package, &["build", "--tests", "--keep-going"])?;
+            if output.is_success {
+                let programs = output.messages.iter().filter_map(TestProgram::parse);
+                return Ok(programs.map(|program| TestProgram { package: package.to_string(), ..program }).collect());
+            }
+            let of_compiler = output.messages.iter().map(|message| &message["message"]);
+            let errors: Vec<Value> = of_compiler.filter(|message| message["level"] == "error").cloned().collect();
+            let removed = branches.remove_culprits(&errors).map_err(|error| format!("{error}\n{}", output.errors))?;
+            removed.iter().for_each(|name| println!("no branch for {name}"));
         }
-        timed.sort();
-        Ok(timed.into_iter().map(|(_, target)| target).collect())
     }
 
-    /// Tests one mutant; the second value says which test detected it.
-    pub fn test(&self, mutant: &Mutant, targets: &[TestTarget]) -> Result<(MutantOutcome, String), String> {
-        let path = self.folder.join(&mutant.file);
-        let source = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let write = |text: &str| std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()));
-
-        write(&mutant.apply(&source)?)?;
-        let outcome = self.outcome(&mutant.package, targets);
-        write(&source)?;
-        Ok(outcome)
+    /// Runs cargo with a command, for one package. Lints are off, since a mutant may do what they deny.
+    fn cargo(&self, package: &str, arguments: &[&str]) -> Result<CargoOutput, String> {
+        let mut command = Command::new("cargo");
+        command.args(arguments).args(["--quiet", "--profile", "mutants", "--message-format", "json"]);
+        command.args(["--package", package]).current_dir(&self.folder);
+        command.env("CARGO_TARGET_DIR", &self.build_folder).env("RUSTFLAGS", "--cap-lints allow");
+        let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+        let lines = String::from_utf8_lossy(&output.stdout);
+        Ok(CargoOutput {
+            is_success: output.status.success(),
+            messages: lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
     }
 
-    fn outcome(&self, package: &str, targets: &[TestTarget]) -> (MutantOutcome, String) {
-        for target in targets {
-            let Ok(program) = self.build(package, target) else { return (MutantOutcome::Unviable, String::new()) };
-            if let Err(error) = self.run_twice(package, &program) {
-                let outcome =
-                    if error.contains(TIMEOUT_STATUS) { MutantOutcome::TimedOut } else { MutantOutcome::Killed };
-                return (outcome, format!("{}: {}", target.join(" "), failed_tests(&error).join(", ")));
+    /// Runs the programs without a mutant, and returns those that pass, fastest first.
+    pub fn measured(&self, programs: Vec<TestProgram>) -> Result<Vec<TestProgram>, String> {
+        let durations = in_parallel(&programs, |program| {
+            let start = Instant::now();
+            let result = self.run_twice(program, None);
+            if let Err(error) = &result {
+                println!("without a mutant, {} {} fails:\n{error}", program.package, program.target.join(" "));
+            }
+            Ok((program.path.clone(), result.ok().map(|()| start.elapsed())))
+        })?;
+        let durations: BTreeMap<String, Option<Duration>> = durations.into_iter().collect();
+        let mut measured: Vec<TestProgram> = programs
+            .into_iter()
+            .filter_map(|program| {
+                let duration = (*durations.get(&program.path)?)?;
+                let duration_max = duration * TEST_DURATION_FACTOR + TEST_DURATION_EXTRA;
+                Some(TestProgram { duration, duration_max, ..program })
+            })
+            .collect();
+        measured.sort_by_key(|program| program.duration);
+        Ok(measured)
+    }
+
+    /// Tests a mutant whose branch is in the programs; the second value says which test detected it.
+    pub fn test(&self, number: usize, mutant: &Mutant, programs: &[TestProgram]) -> (MutantOutcome, String) {
+        let mut of_package = programs.iter().filter(|program| program.package == mutant.package);
+        let detected = of_package.find_map(|program| self.detected(program, Some(number)));
+        detected.unwrap_or((MutantOutcome::Survived, String::new()))
+    }
+
+    /// Tests a mutant that replaces the text in its file.
+    pub fn test_single(&self, mutant: &Mutant, programs: &[TestProgram]) -> (MutantOutcome, String) {
+        for program in programs.iter().filter(|program| program.package == mutant.package) {
+            let mut arguments = vec!["test", "--no-run"];
+            arguments.extend(program.target.iter().map(String::as_str));
+            if !self.cargo(&program.package, &arguments).is_ok_and(|output| output.is_success) {
+                return (MutantOutcome::Unviable, String::new());
+            }
+            if let Some(detected) = self.detected(program, None) {
+                return detected;
             }
         }
         (MutantOutcome::Survived, String::new())
     }
 
-    /// Builds one target; returns the path of the program.
-    fn build(&self, package: &str, target: &TestTarget) -> Result<String, String> {
-        let mut command = Command::new("cargo");
-        command.args(["test", "--quiet", "--profile", "mutants", "--no-run", "--message-format", "json"]);
-        command.args(["--package", package]).args(target);
-        command.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.build_folder);
-        let messages = output_of(&self.folder, &mut command)?;
-        let mut programs = messages.lines().filter_map(|line| {
-            let message: Value = serde_json::from_str(line).ok()?;
-            let is_test = message["profile"]["test"].as_bool()?;
-            is_test.then(|| message["executable"].as_str().map(str::to_string))?
-        });
-        programs.next().ok_or_else(|| format!("{package}: no program of {}", target.join(" ")))
+    /// How a program detects the mutant that it contains, if it does, and which of its tests.
+    fn detected(&self, program: &TestProgram, number: Option<usize>) -> Option<(MutantOutcome, String)> {
+        let error = self.run_twice(program, number).err()?;
+        let outcome = if error.contains(TIMEOUT_STATUS) { MutantOutcome::TimedOut } else { MutantOutcome::Killed };
+        Some((outcome, format!("{}: {}", program.target.join(" "), failed_tests(&error).join(", "))))
     }
 
     /// Runs all tests of a program, and the failed ones again: a busy machine makes some fail that test durations.
-    fn run_twice(&self, package: &str, program: &str) -> Result<(), String> {
-        self.run(package, program, &[]).or_else(|error| self.run(package, program, &failed_tests(&error)))
+    fn run_twice(&self, program: &TestProgram, number: Option<usize>) -> Result<(), String> {
+        let _turn = program.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run(program, number, &[]).or_else(|error| self.run(program, number, &failed_tests(&error)))
     }
 
     /// Runs the given tests of a program; without names, all.
-    fn run(&self, package: &str, program: &str, tests: &[&str]) -> Result<(), String> {
-        let folder = self.folder.join("crates").join(package.trim_start_matches("fodo-"));
+    fn run(&self, program: &TestProgram, number: Option<usize>, tests: &[&str]) -> Result<(), String> {
+        let folder = self.folder.join(package_folder(&program.package));
+        let duration_max = program.duration_max.as_secs().to_string();
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", TEST_DURATION_MAX_S, "prlimit", TEST_PROCESSOR_TIME_MAX, TEST_MEMORY_MAX]);
-        command.args([program, "--exact"]).args(tests).current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
+        command.args(["--kill-after=5", &duration_max, "prlimit", TEST_PROCESSOR_TIME_MAX, TEST_MEMORY_MAX]);
+        command.args([&program.path, "--exact"]).args(tests).current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
+        match number {
+            Some(number) => command.env(VARIABLE, number.to_string()),
+            None => command.env_remove(VARIABLE),
+        };
         output_of(&self.folder, &mut command).map(|_| ())
     }
+}
+
+/// Does the work for each item, several at the same time. The results have no order.
+pub fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
+    let n_started = AtomicUsize::new(0);
+    let next = || items.get(n_started.fetch_add(1, Ordering::Relaxed));
+    let worker = || std::iter::from_fn(next).map(&work).collect::<Result<Vec<R>, String>>();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..N_WORKERS).map(|_| scope.spawn(worker)).collect();
+        let results = workers.into_iter().map(|worker| worker.join().map_err(|_| "a worker panicked".to_string())?);
+        Ok(results.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    })
 }
 
 fn json(text: &str) -> Result<Value, String> {
     let start = text.find(['{', '[']).unwrap_or(0); // Warnings may come first.
     serde_json::from_str(&text[start..]).map_err(|error| format!("expected JSON: {error}"))
-}
-
-/// The test targets of a package in the output of `cargo metadata`.
-fn targets_of(metadata: &Value, package: &str) -> Vec<TestTarget> {
-    let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
-    let of_package = all(&metadata["packages"]).into_iter().find(|listed| listed["name"] == package);
-    let targets = of_package.map(|listed| all(&listed["targets"])).unwrap_or_default();
-    targets
-        .iter()
-        .filter_map(|target| {
-            let name = target["name"].as_str()?.to_string();
-            match target["kind"][0].as_str()? {
-                "lib" => Some(vec!["--lib".to_string()]),
-                "bin" => Some(vec!["--bin".to_string(), name]),
-                "test" => Some(vec!["--test".to_string(), name]),
-                _ => None,
-            }
-        })
-        .collect()
 }
 
 /// The names of the tests that failed; none if the program was ended.
@@ -227,38 +262,31 @@ fn failed_tests(error: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn mutant(span: [(usize, usize); 2], replacement: &str, is_list_item: bool) -> Mutant {
-        let text = String::new;
-        Mutant { name: text(), package: text(), file: text(), span, replacement: replacement.into(), is_list_item }
+    #[test]
+    fn the_test_programs_of_a_build_are_libraries_programs_and_tests() {
+        let message = |kind: &str, is_test: bool, executable: Option<&str>| {
+            serde_json::json!({
+                "target": {"name": "wire", "kind": [kind]}, "profile": {"test": is_test}, "executable": executable
+            })
+        };
+        let target = |message: Value| TestProgram::parse(&message).map(|program| program.target.join(" "));
+
+        assert_eq!(target(message("lib", true, Some("a"))).as_deref(), Some("--lib"));
+        assert_eq!(target(message("bin", true, Some("a"))).as_deref(), Some("--bin wire"));
+        assert_eq!(target(message("test", true, Some("a"))).as_deref(), Some("--test wire"));
+        assert_eq!(target(message("example", true, Some("a"))), None);
+        assert_eq!(target(message("bin", false, Some("a"))), None);
+        assert_eq!(target(message("lib", false, None)), None);
     }
 
     #[test]
-    fn a_mutant_replaces_the_characters_of_its_span() {
-        let source = "fn f() {\n    'é' + 1\n}\n";
+    fn work_in_parallel_is_done_once_for_each_item() {
+        let mut results = in_parallel(&[1, 2, 3, 4, 5], |item| Ok(item * 10)).unwrap();
 
-        assert_eq!(mutant([(2, 9), (2, 10)], "-", false).apply(source).unwrap(), "fn f() {\n    'é' - 1\n}\n");
-        assert_eq!(mutant([(2, 5), (3, 1)], "", false).apply(source).unwrap(), "fn f() {\n    }\n");
-        assert!(mutant([(9, 1), (9, 2)], "-", false).apply(source).is_err());
-    }
-
-    #[test]
-    fn a_mutant_that_deletes_a_field_deletes_its_comma_too() {
-        assert_eq!(mutant([(1, 5), (1, 9)], "", true).apply("S { a: 1, ..old }").unwrap(), "S {  ..old }");
-    }
-
-    #[test]
-    fn the_test_targets_of_a_package_exclude_its_examples() {
-        let metadata = serde_json::json!({"packages": [
-            {"name": "p", "targets": [
-                {"name": "p", "kind": ["lib"]},
-                {"name": "wire", "kind": ["test"]},
-                {"name": "demo", "kind": ["example"]},
-            ]},
-            {"name": "q", "targets": [{"name": "q", "kind": ["bin"]}]},
-        ]});
-
-        assert_eq!(targets_of(&metadata, "p"), [vec!["--lib"], vec!["--test", "wire"]]);
-        assert_eq!(targets_of(&metadata, "q"), [["--bin", "q"]]);
+        results.sort();
+        assert_eq!(results, [10, 20, 30, 40, 50]);
+        let failed = in_parallel(&[1, 2], |item| if *item == 2 { Err("two".to_string()) } else { Ok(()) });
+        assert_eq!(failed, Err("two".to_string()));
     }
 
     #[test]
