@@ -300,6 +300,15 @@ mod tests {
     }
 
     #[test]
+    fn a_try_takes_a_free_lock() {
+        let leaf = Mutex::new(1);
+
+        let taken = leaf.try_lock().map(|value| *value);
+
+        assert_eq!(taken, Some(1));
+    }
+
+    #[test]
     fn a_try_that_fails_holds_nothing() {
         let leaf = Arc::new(Mutex::new(()));
         let (locked, is_locked) = mpsc::channel();
