@@ -376,7 +376,9 @@ mod tests {
     #[test]
     fn two_runs_of_one_build_show_no_difference_at_any_noise() {
         for noise in Noise::ALL {
-            assert!(n_different(60, noise, 0.0, 1.0) <= 1, "{noise:?}");
+            // At most ALPHA of the comparisons may err: three of sixty.
+            let n = n_different(60, noise, 0.0, 1.0);
+            assert!(n <= 3, "{noise:?}: {n}");
         }
     }
 

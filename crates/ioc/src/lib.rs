@@ -145,6 +145,7 @@
 mod access_control;
 pub mod autosave;
 mod driver;
+mod error;
 pub mod file;
 mod limit;
 mod link_client;
@@ -161,7 +162,6 @@ mod stats;
 #[cfg(test)]
 mod testing;
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -169,6 +169,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 pub use access_control::{Policy, PutCallback, PutEvent};
+pub use error::{IocError, UnsavedSets};
 pub use metrics::{CountMissingPuts, Page, PageConfig};
 pub use printable::printable;
 pub use reccaster::RecSyncConfig;
@@ -179,7 +180,7 @@ pub use fodo_db::{LoadError, Loader, States};
 use fodo_db::Database;
 use fodo_net::log::Log;
 use fodo_net::reactor::Reactor;
-use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, ServerError, Source, SourceChain};
+use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, Source, SourceChain};
 
 use crate::access_control::{AccessControl, Rules};
 use crate::autosave::saver::Saver;
@@ -188,93 +189,6 @@ use crate::link_client::LinkClient;
 use crate::metrics::Metrics;
 use crate::reccaster::RecCaster;
 use crate::stats::IocStats;
-
-/// Why an IOC cannot start.
-///
-/// The text does not contain the system's error, which is the [`source`](std::error::Error::source).
-///
-/// ```
-/// use fodo_ioc::{Ioc, IocError};
-///
-/// match Ioc::load(&[("absent.db".into(), String::new())]) {
-///     Ok(_) => {}
-///     Err(IocError::Load(errors)) => errors.iter().for_each(|error| eprintln!("{error}")),
-///     Err(error) => eprintln!("{error}"),
-/// }
-/// ```
-#[derive(Debug)]
-pub enum IocError {
-    /// A file contains errors; nothing was loaded.
-    Load(Vec<LoadError>),
-    /// A file cannot be opened because the process or the host has no free file descriptor; a retry may succeed.
-    NoDescriptors(Vec<LoadError>),
-    /// The network cannot be served.
-    Server(ServerError),
-    /// The metrics page cannot be served.
-    Metrics {
-        /// The requested address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// The UDP port for RecCeiver announcements cannot be opened.
-    RecCaster {
-        /// The UDP port.
-        port: u16,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// The system cannot create a thread.
-    System(std::io::Error),
-}
-
-impl fmt::Display for IocError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IocError::Load(errors) | IocError::NoDescriptors(errors) => {
-                for (index, error) in errors.iter().enumerate() {
-                    let end = if index + 1 < errors.len() { "\n" } else { "" };
-                    write!(f, "{error}{end}")?;
-                }
-                Ok(())
-            }
-            IocError::Server(error) => error.fmt(f),
-            IocError::Metrics { address, .. } => write!(f, "metrics cannot be served on {address}"),
-            IocError::RecCaster { port, .. } => {
-                write!(f, "cannot listen for RecCeiver announcements on UDP port {port}")
-            }
-            IocError::System(_) => write!(f, "the operating system provided no thread"),
-        }
-    }
-}
-
-impl std::error::Error for IocError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            IocError::Load(_) | IocError::NoDescriptors(_) => None,
-            IocError::Server(error) => std::error::Error::source(error),
-            IocError::Metrics { error, .. } | IocError::RecCaster { error, .. } | IocError::System(error) => {
-                Some(error)
-            }
-        }
-    }
-}
-
-/// Autosave could not save some values when the IOC ended; the log contains the reasons. Returned by
-/// [`RunningIoc::stop`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnsavedSets {
-    /// The number of sets that were not saved.
-    pub n_sets: usize,
-}
-
-impl fmt::Display for UnsavedSets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "autosave sets that could not be saved at the end: {}", self.n_sets)
-    }
-}
-
-impl std::error::Error for UnsavedSets {}
 
 /// A loaded database that is not served yet. [The guide](crate#serve-records) has examples.
 #[derive(Debug)]
