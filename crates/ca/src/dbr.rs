@@ -617,6 +617,24 @@ mod tests {
     }
 
     #[test]
+    fn the_value_of_an_enum_follows_the_space_of_sixteen_labels() {
+        let mut payload = Vec::new();
+
+        encode(DbrType(24), 1, &described(Value::Scalar(Scalar::Enum(1))), &mut payload).unwrap();
+
+        let (head, value) = payload.split_at(6 + 16 * 26);
+        assert_eq!((&head[4..10], &head[32..35], &value[..2]), (&b"\0\x02OFF\0"[..], &b"ON\0"[..], &[0, 1][..]));
+    }
+
+    #[test]
+    fn an_enum_without_names_has_no_text_unless_it_is_empty() {
+        let as_text = |value| encode(DbrType(0), 0, &Reading::bare(value), &mut Vec::new());
+
+        assert!(matches!(as_text(Value::Scalar(Scalar::Enum(1))), Err(ConvertError::NoSuchState(_))));
+        assert_eq!(as_text(Value::Array(Array::empty(Kind::Enum))), Ok(0));
+    }
+
+    #[test]
     fn every_dbr_type_round_trips_with_the_expected_payload_size() {
         let reading = described(Value::Scalar(Scalar::Enum(1)));
         for number in 0..=38 {
