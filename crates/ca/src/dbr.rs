@@ -276,12 +276,11 @@ fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the labels; the end of the head follows the space for those that are missing.
 fn encode_labels(labels: &[Text], out: &mut Vec<u8>) {
     let labels = &labels[..labels.len().min(LABELS.0)];
     out.extend_from_slice(&(labels.len() as u16).to_be_bytes());
     labels.iter().for_each(|label| put_text(label, LABELS.1, out));
-    // Space for the unused labels; the rest of the head follows.
-    out.resize(out.len() + (LABELS.0 - labels.len()) * LABELS.1, 0);
 }
 
 /// Appends a text in a field of `bytes`, truncated so that a NUL follows it.
