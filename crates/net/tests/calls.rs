@@ -235,7 +235,9 @@ fn a_server_receives_the_user_name_of_the_configuration() {
     let server = start([("x", cell(1.5))]);
     let context = Context::new(ClientConfig { user: Some("ann".into()), ..server.client_config() });
 
-    context.channel("x").unwrap().connect_timeout(PATIENCE).unwrap();
+    // The circuit is closed with its last channel.
+    let x = context.channel("x").unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
 
     let users: Vec<String> = server.observer().clients().into_iter().map(|client| client.user).collect();
     assert_eq!(users, ["ann"]);

@@ -228,9 +228,13 @@ impl State {
     /// Queues operations that wait for space, in their order, until the queue is full. Returns whether there were any.
     #[inline]
     pub(super) fn request_unsent(&mut self) -> bool {
-        if self.unsent.is_empty() {
-            return false;
-        }
+        !self.unsent.is_empty() && self.request_some()
+    }
+
+    /// Apart, because a queue is rarely full: the code for the usual case stays small.
+    #[cold]
+    #[inline(never)]
+    fn request_some(&mut self) -> bool {
         let mut is_any = false;
         while !self.is_full()
             && let Some((_, Unsent { ioid, task, server_channel })) = self.unsent.pop_first()
