@@ -1,14 +1,43 @@
 //! Which client supports what with which server, and the reason where it does not.
 //!
-//! [`ROWS`] is the complete list: `tests/pairs.rs` runs every combination without an exception, and
-//! `docs/reference/conformance.md` is generated from it.
+//! [`CHANNEL_ACCESS`] and [`PV_ACCESS`] are the complete lists: `tests/pairs.rs` and `tests/pva.rs` run every
+//! combination without an exception, and `docs/reference/conformance.md` is generated from them.
+
+mod pva;
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
+pub use self::pva::PV_ACCESS;
 use crate::TestFailure;
-use crate::client::{self, Client, ClientKind, NameSearch};
+use crate::client::{self, Client, ClientKind, NameSearch, TimedClient};
 use crate::scenario::{self, life, search};
 use crate::server::{ServerProgram, TestServer};
+
+/// The clients, servers and scenarios of a protocol.
+pub struct Matrix {
+    /// The name of the protocol.
+    pub title: &'static str,
+    /// The clients, a column each.
+    pub clients: &'static [ClientKind],
+    /// The servers, a table each.
+    pub servers: &'static [ServerProgram],
+    /// The scenarios, in the order in which a pair runs them.
+    pub rows: &'static [ScenarioRow],
+    start: fn(ServerProgram) -> Result<TestServer, TestFailure>,
+    /// Maximum time of a scenario; afterwards its peers count as hung.
+    scenario_duration_max: Duration,
+}
+
+/// The matrix of Channel Access.
+pub const CHANNEL_ACCESS: Matrix = Matrix {
+    title: "Channel Access",
+    clients: &ClientKind::CA,
+    servers: &ServerProgram::CA,
+    rows: ROWS,
+    start: TestServer::start,
+    scenario_duration_max: Duration::from_secs(300),
+};
 
 /// The kind of a scenario, by what it needs.
 #[derive(Clone, Copy)]
@@ -34,12 +63,12 @@ pub struct ScenarioRow {
 /// Clients and servers for which a scenario is not possible, with the reason.
 pub struct Exception(&'static [ClientKind], &'static [ServerProgram], &'static str);
 
-const ANY_CLIENT: &[ClientKind] = &ClientKind::ALL;
-const ANY_SERVER: &[ServerProgram] = &ServerProgram::ALL;
+const ANY_CLIENT: &[ClientKind] = &ClientKind::CA;
+const ANY_SERVER: &[ServerProgram] = &ServerProgram::CA;
 const CAPROTO: &[ServerProgram] = &[ServerProgram::Caproto];
 
-/// All scenarios, in the order in which a pair runs them.
-pub const ROWS: &[ScenarioRow] = &[
+/// The scenarios of Channel Access.
+const ROWS: &[ScenarioRow] = &[
     ScenarioRow {
         title: "connect by unicast; get, as value and as text",
         run: Run::Meet(scenario::every_record_is_read),
@@ -165,43 +194,50 @@ impl ScenarioRow {
     }
 }
 
-/// Runs all scenarios that are possible for this pair, and reports every failure.
-pub fn run_scenarios(client_kind: ClientKind, server_kind: ServerProgram) -> Result<(), TestFailure> {
-    let mut server = TestServer::start(server_kind)?;
-    let mut client = client::start(client_kind, &server, NameSearch::Unicast)?;
-    let mut failures = Vec::new();
-    for row in ROWS.iter().filter(|row| row.why_not(client_kind, server_kind).is_none()) {
-        let done = match row.run {
-            Run::Meet(run) => run(client.as_mut(), &server),
-            Run::Restart(run) => run(client.as_mut(), &mut server),
-            Run::Find(run) => run(client_kind, &server),
-        };
-        if let Err(why) = done.and_then(|()| client.end_monitors()) {
-            failures.push(format!("{}: {why}", row.title));
-            // The next scenario must not be affected by this one.
-            client = client::start(client_kind, &server, NameSearch::Unicast)?;
+impl Matrix {
+    /// Runs all scenarios that are possible for this pair, and reports every failure.
+    pub fn run_scenarios(&self, client_kind: ClientKind, server_kind: ServerProgram) -> Result<(), TestFailure> {
+        let mut server = (self.start)(server_kind)?;
+        let mut client = client::start(client_kind, &server, NameSearch::Unicast)?;
+        let mut failures = Vec::new();
+        for row in self.rows.iter().filter(|row| row.why_not(client_kind, server_kind).is_none()) {
+            let start = Instant::now();
+            let mut timed = TimedClient::new(client.as_mut(), self.scenario_duration_max);
+            let done = match row.run {
+                Run::Meet(run) => run(&mut timed, &server),
+                Run::Restart(run) => run(&mut timed, &mut server),
+                Run::Find(run) => run(client_kind, &server),
+            };
+            // Shown for a test that fails.
+            println!("{:5.1} s  {}", start.elapsed().as_secs_f64(), row.title);
+            if let Err(why) = done.and_then(|()| client.end_monitors()) {
+                failures.push(format!("{}: {why}", row.title));
+                // The next scenario must not be affected by this one.
+                client = client::start(client_kind, &server, NameSearch::Unicast)?;
+            }
         }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
-}
 
-/// A table for each server, followed by the reasons for exceptions.
-pub fn page() -> String {
-    let mut text = String::new();
-    for server in ServerProgram::ALL {
-        let mut reasons: Vec<&str> = Vec::new();
-        let clients = ClientKind::ALL.map(ClientKind::text).join(" | ");
-        let _ = write!(text, "\n## {}\n\n| scenario | {clients} |\n|---|---|---|---|---|---|\n", server.text());
-        for row in ROWS {
-            let cells = ClientKind::ALL.map(|client| cell(row.why_not(client, server), &mut reasons));
-            let _ = writeln!(text, "| {} | {} |", row.title, cells.join(" | "));
+    /// A table for each server, followed by the reasons for exceptions.
+    pub fn page(&self) -> String {
+        let mut text = format!("\n## {}\n", self.title);
+        for &server in self.servers {
+            let mut reasons: Vec<&str> = Vec::new();
+            let clients: Vec<&str> = self.clients.iter().map(|client| client.text()).collect();
+            let rule = "|---".repeat(1 + clients.len());
+            let _ = write!(text, "\n### {}\n\n| scenario | {} |\n{rule}|\n", server.text(), clients.join(" | "));
+            for row in self.rows {
+                let cells = self.clients.iter().map(|&client| cell(row.why_not(client, server), &mut reasons));
+                let _ = writeln!(text, "| {} | {} |", row.title, cells.collect::<Vec<_>>().join(" | "));
+            }
+            for (index, why) in reasons.iter().enumerate() {
+                let _ = write!(text, "{}no {}: {why}.", if index == 0 { "\n" } else { "\\\n" }, index + 1);
+            }
+            text.push_str(if reasons.is_empty() { "" } else { "\n" });
         }
-        for (index, why) in reasons.iter().enumerate() {
-            let _ = write!(text, "{}no {}: {why}.", if index == 0 { "\n" } else { "\\\n" }, index + 1);
-        }
-        text.push_str(if reasons.is_empty() { "" } else { "\n" });
+        text
     }
-    text
 }
 
 fn cell(why_not: Option<&'static str>, reasons: &mut Vec<&'static str>) -> String {

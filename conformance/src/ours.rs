@@ -1,14 +1,25 @@
 //! Our client, in the process of the test.
 
+mod any_type;
+pub mod server;
+
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Text, Value};
-use fodo_net::{Channel, ClientConfig, Context, Detail, Host, Monitor, MonitorEvent, MonitorOptions, Request};
+use fodo_data::{Array, Kind, NodeValue, Reading, Scalar, Structure, Text, Value};
+use fodo_net::{
+    Channel, ClientConfig, Context, Detail, Host, Monitor, MonitorEvent, MonitorOptions, Protocol, PvRequest,
+    PvaClientConfig, Request,
+};
 use serde_json::{Value as Json, json};
 
-use crate::client::{ChannelProperties, Client, NameSearch, OPERATION_DURATION_MAX, Sample, ValueForm, pattern};
+use crate::client::{
+    AnyTypeRequest, ChannelProperties, Client, MonitorForm, NameSearch, OPERATION_DURATION_MAX, Sample, ValueForm,
+    pattern,
+};
+use crate::server::TestServer;
 use crate::{TestFailure, place};
 
 /// Longer values are compared with the pattern.
@@ -17,25 +28,33 @@ const SHOWN_MAX: usize = 1000;
 /// The Rust API as a client of the scenarios.
 pub struct FodoClient {
     context: Context,
+    protocol: Protocol,
     channels: HashMap<String, Channel>,
-    monitors: Vec<Option<Monitor>>,
+    monitors: Vec<Option<OurMonitor>>,
+}
+
+/// A subscription, by what an update is.
+enum OurMonitor {
+    Readings(Monitor),
+    Structures(Monitor<Structure>),
 }
 
 impl FodoClient {
-    /// A client that finds only this server, by `way`.
+    /// A client that finds only this server of Channel Access, by `way`.
     pub fn new(server: SocketAddr, way: NameSearch) -> FodoClient {
-        let config = match way {
-            NameSearch::Unicast => ClientConfig::with_addresses(vec![server]),
-            NameSearch::Broadcast => {
-                ClientConfig::with_addresses(vec![(place::LOOPBACK_BROADCAST, server.port()).into()])
-            }
-            NameSearch::NameServer => ClientConfig {
-                name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
-                ..ClientConfig::with_addresses(Vec::new())
-            },
-        };
+        FodoClient::with_config(ca_config(server, way))
+    }
+
+    /// A client that finds only this server of pvAccess, by `way`.
+    pub fn new_pva(server: &TestServer, way: NameSearch) -> FodoClient {
+        let config = ClientConfig { pva: pva_config(server, way), ..ClientConfig::with_addresses(Vec::new()) };
+        FodoClient::with_config(ClientConfig { default_protocol: Protocol::Pva, ..config })
+    }
+
+    fn with_config(config: ClientConfig) -> FodoClient {
         let config = ClientConfig { payload_bytes_max: 64 << 20, ..config };
-        FodoClient { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
+        let protocol = config.default_protocol;
+        FodoClient { context: Context::new(config), protocol, channels: HashMap::new(), monitors: Vec::new() }
     }
 
     fn channel(&mut self, pv: &str) -> Result<Channel, TestFailure> {
@@ -52,11 +71,36 @@ impl FodoClient {
     }
 }
 
+fn ca_config(server: SocketAddr, way: NameSearch) -> ClientConfig {
+    match way {
+        NameSearch::Unicast => ClientConfig::with_addresses(vec![server]),
+        NameSearch::Broadcast => ClientConfig::with_addresses(vec![(place::LOOPBACK_BROADCAST, server.port()).into()]),
+        NameSearch::NameServer => ClientConfig {
+            name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
+            ..ClientConfig::with_addresses(Vec::new())
+        },
+    }
+}
+
+fn pva_config(server: &TestServer, way: NameSearch) -> PvaClientConfig {
+    let (search, tcp) = (server.pva_search_addresses(), server.pva_tcp_address());
+    match way {
+        NameSearch::Unicast => PvaClientConfig::with_addresses(search),
+        NameSearch::Broadcast => {
+            PvaClientConfig::with_addresses(vec![(place::LOOPBACK_BROADCAST, server.pva.search).into()])
+        }
+        NameSearch::NameServer => PvaClientConfig {
+            name_servers: vec![Host { name: tcp.ip().to_string(), port: tcp.port() }],
+            ..PvaClientConfig::with_addresses(Vec::new())
+        },
+    }
+}
+
 impl Client for FodoClient {
     fn connect(&mut self, pv: &str) -> Result<ChannelProperties, TestFailure> {
         let facts = self.channel(pv)?.connect_timeout(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
         Ok(ChannelProperties {
-            kind: kind_name(facts.kind).into(),
+            kind: kind_name(facts.kind, self.protocol).into(),
             count: facts.count_max.into(),
             may_write: facts.may_write,
         })
@@ -87,9 +131,22 @@ impl Client for FodoClient {
         self.put_value(pv, elements.into())
     }
 
-    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, TestFailure> {
-        let monitor = self.channel(pv)?.monitor(MonitorOptions { mask, ..MonitorOptions::default() });
-        self.monitors.push(Some(monitor));
+    fn process(&mut self, pv: &str, value: &Json) -> Result<(), TestFailure> {
+        let field = ("value".into(), NodeValue::Value(value_of(value)?));
+        any_type::put(&self.channel(pv)?, "record[process=true]", vec![field]).map(|_| ())
+    }
+
+    fn request(&mut self, pv: &str, request: AnyTypeRequest) -> Result<Json, TestFailure> {
+        any_type::perform(&self.channel(pv)?, request)
+    }
+
+    fn subscribe(&mut self, pv: &str, form: MonitorForm) -> Result<usize, TestFailure> {
+        let options = MonitorOptions { mask: form.mask, window: form.window, ..MonitorOptions::default() };
+        let channel = self.channel(pv)?;
+        self.monitors.push(Some(match form.is_structure {
+            true => OurMonitor::Structures(channel.monitor_structure(PvRequest::default(), options)),
+            false => OurMonitor::Readings(channel.monitor(options)),
+        }));
         Ok(self.monitors.len() - 1)
     }
 
@@ -103,11 +160,17 @@ impl Client for FodoClient {
         let deadline = Instant::now() + timeout;
         let mut samples = Vec::new();
         while samples.len() < count {
-            match monitor.next_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Some(MonitorEvent::Update(reading)) => samples.push(sample(&reading, ValueForm::Value)),
-                // Other clients do not report these in their stream of updates.
-                Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}
-                Some(other) => return Err(format!("{other:?}")),
+            let left = deadline.saturating_duration_since(Instant::now());
+            let next = match monitor {
+                OurMonitor::Readings(monitor) => {
+                    monitor.next_timeout(left).map(|event| taken(event, |reading| sample(reading, ValueForm::Value)))
+                }
+                OurMonitor::Structures(monitor) => monitor
+                    .next_timeout(left)
+                    .map(|event| taken(event, |value| Sample { value: any_type::shown(value), ..Sample::default() })),
+            };
+            match next {
+                Some(update) => samples.extend(update?),
                 None => break,
             }
         }
@@ -115,15 +178,44 @@ impl Client for FodoClient {
     }
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+/// What an event of a monitor is for a scenario.
+fn taken<T: Debug>(event: MonitorEvent<T>, sample: impl Fn(&T) -> Sample) -> Result<Option<Sample>, TestFailure> {
+    match event {
+        MonitorEvent::Update(value) => Ok(Some(sample(&value))),
+        // Other clients do not report these in their stream of updates.
+        MonitorEvent::Connected(_) | MonitorEvent::Disconnected => Ok(None),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn kind_name(kind: Kind, protocol: Protocol) -> &'static str {
+    match (kind, protocol) {
+        (_, Protocol::Pva) => pva_kind_name(kind),
+        (Kind::Text, _) => "STRING",
+        (Kind::Bool | Kind::I8 | Kind::U8, _) => "CHAR",
+        (Kind::I16 | Kind::U16, _) => "INT",
+        (Kind::I32 | Kind::U32, _) => "LONG",
+        (Kind::F32, _) => "FLOAT",
+        (Kind::F64 | Kind::I64 | Kind::U64, _) => "DOUBLE",
+        (Kind::Enum, _) => "ENUM",
+    }
+}
+
+fn pva_kind_name(kind: Kind) -> &'static str {
     match kind {
-        Kind::Text => "STRING",
-        Kind::I8 | Kind::U8 => "CHAR",
-        Kind::I16 | Kind::U16 => "INT",
-        Kind::I32 | Kind::U32 => "LONG",
-        Kind::F32 => "FLOAT",
-        Kind::F64 | Kind::I64 | Kind::U64 => "DOUBLE",
-        Kind::Enum => "ENUM",
+        Kind::Text => "string",
+        Kind::Bool => "boolean",
+        Kind::I8 => "byte",
+        Kind::U8 => "ubyte",
+        Kind::I16 => "short",
+        Kind::U16 => "ushort",
+        Kind::I32 => "int",
+        Kind::U32 => "uint",
+        Kind::I64 => "long",
+        Kind::U64 => "ulong",
+        Kind::F32 => "float",
+        Kind::F64 => "double",
+        Kind::Enum => "enum",
     }
 }
 
@@ -175,7 +267,8 @@ fn describe(array: &Array) -> Json {
 
 fn json_of_scalar(scalar: &Scalar) -> Json {
     match scalar {
-        Scalar::I8(n) => json!(*n as u8),
+        Scalar::Bool(n) => json!(u8::from(*n)),
+        Scalar::I8(n) => json!(n),
         Scalar::U8(n) => json!(n),
         Scalar::I16(n) => json!(n),
         Scalar::U16(n) | Scalar::Enum(n) => json!(n),

@@ -1,14 +1,36 @@
 //! Paths, and ports and names reserved for one test.
 
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::process::printed_by;
 
 /// Counts the prefixes of this process.
 static N_PREFIXES: AtomicU32 = AtomicU32::new(0);
 
+/// The folders of the libraries in Java, below the one of the peers.
+const JAVA_LIBRARIES: [&str; 2] = ["psi-ca", "core-pva"];
+
+/// Counts the ports that this process has taken.
+static N_PORTS: AtomicU32 = AtomicU32::new(0);
+
+/// The first port for tests.
+const PORT_MIN: u16 = 12_000;
+
+/// The end of the ports for tests; the system gives ports from 32768 to sockets without one.
+const PORT_MAX: u16 = 32_000;
+
+/// Distance between the first ports of two processes with consecutive numbers.
+const PORT_STEP: u32 = 397;
+
 /// Maximum number of attempts to find a free port.
-const PORT_ATTEMPTS: usize = 100;
+const PORT_ATTEMPTS: usize = 1000;
 
 /// Broadcast address of loopback; reaches every server that listens on all interfaces.
 pub const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
@@ -36,15 +58,52 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// The jars of PSI's `ca`; `None`, with a message, if Java or the jars are missing.
-pub fn psi_ca() -> Option<PathBuf> {
-    let jars = peers().join("psi-ca").join("jars");
-    let has_java = std::process::Command::new("java").arg("-version").output().is_ok();
-    if !has_java || !jars.is_dir() {
-        eprintln!("skipped: PSI's ca is missing: install a JDK and Maven, then run `cargo xtask peers`");
+/// The class path of the peers in Java, which are compiled once for each version of their sources; `None`, with a
+/// message, if Java or a library is missing.
+pub fn java_class_path() -> Option<&'static OsStr> {
+    static CLASS_PATH: OnceLock<Option<OsString>> = OnceLock::new();
+    CLASS_PATH.get_or_init(compiled_java).as_deref()
+}
+
+/// Java with this class of the peers. Without a JDK the class is not found.
+pub fn java(class: &str) -> Command {
+    let mut command = Command::new("java");
+    // The quick compiler suits processes that live for seconds. PSI's repeater would be a second Java process.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-DCA_REPEATER_DISABLE=true", "-cp"]);
+    command.arg(java_class_path().unwrap_or_default()).arg(class);
+    command
+}
+
+fn compiled_java() -> Option<OsString> {
+    let jars = JAVA_LIBRARIES.map(|name| peers().join(name).join("jars"));
+    if !jars.iter().all(|folder| folder.is_dir()) || Command::new("javac").arg("-version").output().is_err() {
+        eprintln!("skipped: the peers in Java are missing: install a JDK and Maven, then run `cargo xtask peers`");
         return None;
     }
-    Some(jars)
+    let listed = std::fs::read_dir(own_folder().join("peers")).expect("the folder of the peers can be read");
+    let mut sources: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "java"));
+    sources.sort();
+    let mut hasher = DefaultHasher::new();
+    for source in &sources {
+        std::fs::read(source).expect("a source can be read").hash(&mut hasher);
+    }
+
+    let classes = peers().join(format!("java-{:016x}", hasher.finish()));
+    let [psi_ca, core_pva] = jars.map(|folder| folder.join("*"));
+    let class_path = std::env::join_paths([&classes, &psi_ca, &core_pva]).expect("paths without a colon");
+    if !classes.is_dir() {
+        // Another process may do the same at this moment.
+        let unfinished = peers().join(format!("java-{}", std::process::id()));
+        let mut javac = Command::new("javac");
+        javac.arg("-cp").arg(&class_path).arg("-d").arg(&unfinished).args(sources);
+        printed_by("javac", &mut javac, Duration::from_secs(60)).expect("the peers in Java compile");
+        if std::fs::rename(&unfinished, &classes).is_err() {
+            // The other process was first.
+            let _ = std::fs::remove_dir_all(&unfinished);
+        }
+    }
+    Some(class_path)
 }
 
 /// Whether this network is loopback only, so that listening on all interfaces reaches no other host.
@@ -75,14 +134,20 @@ pub fn database(name: &str) -> PathBuf {
     own_folder().join("db").join(name)
 }
 
-/// A loopback port that is free for both UDP and TCP at this moment.
+/// A loopback port that is free for both UDP and TCP at this moment, and that no other test of this process has.
+///
+/// It is none of those that the system gives to sockets without one: between this call and its use, and while a test
+/// restarts a server, a connection of another test could get it.
 pub fn free_port() -> u16 {
-    let free = || {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
-        let address = udp.local_addr().ok()?;
-        TcpListener::bind(address).ok().map(|_| address.port())
+    let n_ports = u32::from(PORT_MAX - PORT_MIN);
+    let is_free = |port: &u16| {
+        let address = (Ipv4Addr::LOCALHOST, *port);
+        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
     };
-    (0..PORT_ATTEMPTS).find_map(|_| free()).expect("loopback has a port that is free for UDP and TCP alike")
+    // Other processes begin elsewhere.
+    let first = std::process::id().wrapping_mul(PORT_STEP);
+    let next = || PORT_MIN + (first.wrapping_add(N_PORTS.fetch_add(1, Ordering::Relaxed)) % n_ports) as u16;
+    (0..PORT_ATTEMPTS).map(|_| next()).find(is_free).expect("loopback has a port that is free for UDP and TCP alike")
 }
 
 /// A prefix for names that no other test uses.

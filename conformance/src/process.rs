@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::TestFailure;
+use crate::{TestFailure, place};
 
 /// Number of last output lines of a child that are kept for reports.
 const KEPT_LINES_MAX: usize = 60;
+
+/// Maximum time of a script in its own network.
+const SCRIPT_DURATION_MAX: Duration = Duration::from_secs(90);
 
 /// Restricts a command to loopback, and gives it its own ports.
 pub fn restrict_to_loopback(command: &mut Command, port: u16) {
@@ -25,7 +28,7 @@ pub fn restrict_to_loopback(command: &mut Command, port: u16) {
     }
     let isolated = ["EPICS_CA_REPEATER_PORT", "EPICS_PVA_BROADCAST_PORT", "EPICS_PVA_SERVER_PORT"];
     for name in isolated {
-        command.env(name, crate::place::free_port().to_string());
+        command.env(name, place::free_port().to_string());
     }
     for name in [
         "EPICS_CA_ADDR_LIST",
@@ -49,6 +52,18 @@ pub fn restrict_to_loopback(command: &mut Command, port: u16) {
     command.env("EPICS_CAS_SERVER_PORT", port.to_string());
     // Old clients need this for 4 MB; newer ones have no limit.
     command.env("EPICS_CA_MAX_ARRAY_BYTES", "20000000");
+}
+
+/// Gives a command that is [restricted to loopback](restrict_to_loopback) these ports of pvAccess.
+pub fn set_pva_ports(command: &mut Command, search_port: u16, tcp_port: u16) {
+    for (name, port) in [
+        ("EPICS_PVA_BROADCAST_PORT", search_port),
+        ("EPICS_PVAS_BROADCAST_PORT", search_port),
+        ("EPICS_PVA_SERVER_PORT", tcp_port),
+        ("EPICS_PVAS_SERVER_PORT", tcp_port),
+    ] {
+        command.env(name, port.to_string());
+    }
 }
 
 /// A running child in its own process group; the whole group is killed when this is dropped.
@@ -215,6 +230,23 @@ pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Resul
         Some(status) if status.success() => Ok(printed),
         Some(status) => Err(format!("{name}: {status}\n{printed}{complaints}")),
         None => Err(format!("{name}: not finished after {timeout:?}\n{printed}{complaints}")),
+    }
+}
+
+/// Runs a script with an empty environment in a network with loopback only. `None`, with a message, where that is not
+/// permitted.
+pub fn printed_alone(script: &str) -> Result<Option<String>, TestFailure> {
+    let folder = place::program().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(place::own_folder().join("alone.sh"));
+    command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));
+    command.env_clear().env("PATH", search_path);
+    match printed_by("script", &mut command, SCRIPT_DURATION_MAX) {
+        Err(failure) if failure.contains("exit status: 77") => {
+            eprintln!("skipped: network namespaces are not permitted on this host");
+            Ok(None)
+        }
+        printed => printed.map(Some),
     }
 }
 

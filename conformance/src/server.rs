@@ -1,12 +1,15 @@
 //! Servers under test.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Process, restrict_to_loopback};
-use crate::{TestFailure, place};
+use fodo_net::{Protocol, Server};
+
+use crate::process::{Process, restrict_to_loopback, set_pva_ports};
+use crate::{TestFailure, ours, place};
 
 /// Maximum time until a server is ready.
 const START_DURATION_MAX: Duration = Duration::from_secs(30);
@@ -22,6 +25,14 @@ pub enum ServerProgram {
     Caproto,
     /// pythonSoftIOC with records in Python.
     PythonSoftIoc,
+    /// EPICS' softIoc with QSRV2, from the wheel `pvxslibs`.
+    Qsrv2,
+    /// EPICS' softIoc with QSRV1, from the wheel `epicscorelibs`.
+    Qsrv1,
+    /// The server of p4p, with values in Python.
+    P4p,
+    /// The server of Phoebus' core-pva, with values in Java.
+    CorePva,
 }
 
 /// The interfaces on which a server listens.
@@ -34,9 +45,13 @@ pub enum ListenOn {
 }
 
 impl ServerProgram {
-    /// All servers.
-    pub const ALL: [ServerProgram; 4] =
+    /// The servers of Channel Access.
+    pub const CA: [ServerProgram; 4] =
         [ServerProgram::Fodo, ServerProgram::SoftIoc, ServerProgram::Caproto, ServerProgram::PythonSoftIoc];
+
+    /// The servers of pvAccess.
+    pub const PVA: [ServerProgram; 5] =
+        [ServerProgram::Fodo, ServerProgram::Qsrv2, ServerProgram::Qsrv1, ServerProgram::P4p, ServerProgram::CorePva];
 
     /// The name in the reference.
     pub fn text(self) -> &'static str {
@@ -45,12 +60,16 @@ impl ServerProgram {
             ServerProgram::SoftIoc => "softIoc",
             ServerProgram::Caproto => "caproto",
             ServerProgram::PythonSoftIoc => "pythonSoftIOC",
+            ServerProgram::Qsrv2 => "QSRV2",
+            ServerProgram::Qsrv1 => "QSRV1",
+            ServerProgram::P4p => "p4p",
+            ServerProgram::CorePva => "core-pva",
         }
     }
 
     /// Whether it serves all of `db/records.db`, with links, alarms and fields.
     pub fn serves_a_database(self) -> bool {
-        matches!(self, ServerProgram::Fodo | ServerProgram::SoftIoc)
+        matches!(self, ServerProgram::Fodo | ServerProgram::SoftIoc | ServerProgram::Qsrv2 | ServerProgram::Qsrv1)
     }
 
     /// Whether it has calc records that count at 10 Hz.
@@ -64,14 +83,45 @@ impl ServerProgram {
 pub struct TestServer {
     /// The kind of server.
     pub kind: ServerProgram,
+    /// The protocol that its clients use.
+    pub protocol: Protocol,
     interfaces: ListenOn,
-    /// The port for searches.
+    /// The port for searches of Channel Access.
     pub port: u16,
+    /// The ports of pvAccess.
+    pub pva: PvaPorts,
     /// The prefix of every name.
     pub prefix: String,
     database: PathBuf,
     far: Option<Far>,
     process: Process,
+    /// Serves PVs of any type with the same prefix, if the process does not.
+    any_type: Option<AnyTypeServer>,
+}
+
+/// A server in the process of the test.
+struct AnyTypeServer(Server);
+
+impl fmt::Debug for AnyTypeServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyTypeServer")
+    }
+}
+
+/// The ports on which a server speaks pvAccess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PvaPorts {
+    /// The UDP port of searches.
+    pub search: u16,
+    /// The TCP port of circuits, and of searches over TCP.
+    pub tcp: u16,
+}
+
+impl PvaPorts {
+    /// Ports that are free at this moment.
+    pub fn free() -> PvaPorts {
+        PvaPorts { search: place::free_port(), tcp: place::free_port() }
+    }
 }
 
 /// The server to which another server's links lead.
@@ -79,6 +129,13 @@ pub struct TestServer {
 struct Far {
     prefix: String,
     port: u16,
+    pva: PvaPorts,
+}
+
+impl Far {
+    fn of(server: &TestServer) -> Far {
+        Far { prefix: server.prefix.clone(), port: server.port, pva: server.pva }
+    }
 }
 
 impl TestServer {
@@ -94,13 +151,35 @@ impl TestServer {
 
     /// The same; its links search for the names of `far`, whose prefix is the macro `$(FAR)`.
     pub fn start_linked(kind: ServerProgram, database: &Path, far: &TestServer) -> Result<TestServer, TestFailure> {
-        let far = Far { prefix: far.prefix.clone(), port: far.port };
-        TestServer::start_at(kind, ListenOn::Loopback, database.to_path_buf(), Some(far))
+        TestServer::start_at(kind, ListenOn::Loopback, database.to_path_buf(), Some(Far::of(far)))
+    }
+
+    /// The same; its links over pvAccess also find its own names.
+    pub fn start_pva_linked(kind: ServerProgram, database: &Path, far: &TestServer) -> Result<TestServer, TestFailure> {
+        let (database, far) = (database.to_path_buf(), Some(Far::of(far)));
+        TestServer::started(kind, Protocol::Pva, ListenOn::Loopback, database, far, PvaPorts::free())
     }
 
     /// The same with the common records, listening on these interfaces.
     pub fn start_with(kind: ServerProgram, interfaces: ListenOn) -> Result<TestServer, TestFailure> {
         TestServer::start_at(kind, interfaces, place::database("records.db"), None)
+    }
+
+    /// Starts a server with the records for pvAccess, for clients of that protocol.
+    pub fn start_pva(kind: ServerProgram) -> Result<TestServer, TestFailure> {
+        TestServer::start_pva_at(kind, PvaPorts::free())
+    }
+
+    /// Starts a server that [serves a database](ServerProgram::serves_a_database) with this one, for clients of pvAccess.
+    pub fn start_pva_on(kind: ServerProgram, database: &Path) -> Result<TestServer, TestFailure> {
+        let database = database.to_path_buf();
+        TestServer::started(kind, Protocol::Pva, ListenOn::Loopback, database, None, PvaPorts::free())
+    }
+
+    /// The same on these ports; several servers may share the port for searches.
+    pub fn start_pva_at(kind: ServerProgram, pva: PvaPorts) -> Result<TestServer, TestFailure> {
+        let database = place::database("pva.db");
+        TestServer::started(kind, Protocol::Pva, ListenOn::Loopback, database, None, pva)
     }
 
     fn start_at(
@@ -109,16 +188,30 @@ impl TestServer {
         database: PathBuf,
         far: Option<Far>,
     ) -> Result<TestServer, TestFailure> {
-        let port = place::free_port();
-        let prefix = place::prefix();
-        let process = start(kind, interfaces, port, &prefix, &database, far.as_ref())?;
-        Ok(TestServer { kind, interfaces, port, prefix, database, far, process })
+        TestServer::started(kind, Protocol::Ca, interfaces, database, far, PvaPorts::free())
     }
 
-    /// Kills the server and restarts it on the same port.
+    fn started(
+        kind: ServerProgram,
+        protocol: Protocol,
+        interfaces: ListenOn,
+        database: PathBuf,
+        far: Option<Far>,
+        pva: PvaPorts,
+    ) -> Result<TestServer, TestFailure> {
+        let port = place::free_port();
+        let prefix = place::prefix();
+        let process = start(kind, interfaces, (port, pva), &prefix, &database, far.as_ref())?;
+        let has_any_type = kind == ServerProgram::Fodo && protocol == Protocol::Pva;
+        let any_type = has_any_type.then(|| ours::server::start(&prefix).map(AnyTypeServer)).transpose()?;
+        Ok(TestServer { kind, protocol, interfaces, port, pva, prefix, database, far, process, any_type })
+    }
+
+    /// Kills the server and restarts it on the same ports.
     pub fn restart(&mut self) -> Result<(), TestFailure> {
         self.kill();
-        self.process = start(self.kind, self.interfaces, self.port, &self.prefix, &self.database, self.far.as_ref())?;
+        let ports = (self.port, self.pva);
+        self.process = start(self.kind, self.interfaces, ports, &self.prefix, &self.database, self.far.as_ref())?;
         Ok(())
     }
 
@@ -137,9 +230,21 @@ impl TestServer {
         self.process.failure(what)
     }
 
-    /// The address for searches.
+    /// The address for searches of Channel Access.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The addresses for searches of pvAccess.
+    pub fn pva_search_addresses(&self) -> Vec<SocketAddr> {
+        let any_type = self.any_type.as_ref().and_then(|server| server.0.pva_udp_port());
+        let ports = [Some(self.pva.search), any_type].into_iter().flatten();
+        ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect()
+    }
+
+    /// The address of its circuits of pvAccess, at which it is its own name server.
+    pub fn pva_tcp_address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.pva.tcp))
     }
 
     /// The full name of a record or field.
@@ -163,7 +268,7 @@ impl TestServer {
 fn start(
     kind: ServerProgram,
     interfaces: ListenOn,
-    port: u16,
+    (port, pva): (u16, PvaPorts),
     prefix: &str,
     database: &Path,
     far: Option<&Far>,
@@ -174,8 +279,16 @@ fn start(
     };
     let mut command = command(kind, interfaces, port, prefix, &macros, database);
     restrict_to_loopback(&mut command, port);
+    set_pva_ports(&mut command, pva.search, pva.tcp);
+    if kind == ServerProgram::CorePva {
+        // By this group it forwards searches for names of other servers on the host.
+        command.env("EPICS_PVAS_INTF_ADDR_LIST", "127.0.0.1 224.0.0.128,1@127.0.0.1");
+    }
+    // Where databases find the ones that they include.
+    command.env("EPICS_DB_INCLUDE_PATH", place::own_folder().join("db"));
     if let Some(far) = far {
         command.env("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", far.port));
+        command.env("EPICS_PVA_ADDR_LIST", format!("127.0.0.1 127.0.0.1:{}", far.pva.search));
     }
     if interfaces == ListenOn::Everywhere {
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
@@ -200,17 +313,29 @@ fn command(
     };
     let mut command = match kind {
         ServerProgram::Fodo => Command::new(place::program()),
+        ServerProgram::CorePva => place::java("CorePvaServer"),
         _ => Command::new(place::python()),
     };
     let rights = place::database("rights.acf");
+    // The groups of a database that are not in its records.
+    let groups = Some(database.with_extension("json")).filter(|file| file.exists());
     match kind {
         ServerProgram::Fodo => {
             command.args(["ioc", "-m", macros, "-d"]).arg(database).arg("-a").arg(rights);
+            if let Some(groups) = &groups {
+                command.args(["-m", macros, "-d"]).arg(groups);
+            }
             command.args(["--interface", interface, "--port"]).arg(port.to_string())
         }
         ServerProgram::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(macros).arg(rights),
         ServerProgram::Caproto => command.arg(place::script("caproto_server.py")).args([prefix, interface]),
         ServerProgram::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix).arg(rights),
+        ServerProgram::Qsrv2 | ServerProgram::Qsrv1 => {
+            let version = if kind == ServerProgram::Qsrv2 { "qsrv2" } else { "qsrv1" };
+            command.arg(place::script("qsrv_server.py")).arg(version).arg(database).arg(macros).arg(rights).args(groups)
+        }
+        ServerProgram::P4p => command.arg(place::script("p4p_server.py")).arg(prefix),
+        ServerProgram::CorePva => command.arg(prefix),
     };
     command
 }

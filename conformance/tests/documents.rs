@@ -8,7 +8,7 @@ use fodo_conformance::place::{free_port, own_folder, program};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 
 /// Commands that print JSON or whose help is quoted in a page.
-const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
+const VERBS: [&str; 11] = ["get", "put", "monitor", "info", "list", "call", "search", "top", "why", "config", "ioc"];
 
 /// The blocks of a page marked `text`.
 fn blocks(page: &str) -> Vec<String> {
@@ -19,7 +19,11 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 fn help_of(verb: &str) -> String {
-    printed_by("fodo", Command::new(program()).args([verb, "--help"]), Duration::from_secs(5)).unwrap_or_default()
+    help_of_words(&[verb])
+}
+
+fn help_of_words(words: &[&str]) -> String {
+    printed_by("fodo", Command::new(program()).args(words).arg("--help"), Duration::from_secs(5)).unwrap_or_default()
 }
 
 #[test]
@@ -47,7 +51,23 @@ fn the_json_page_lists_the_keys_of_every_subcommand() {
             n_verbs += 1;
         }
     }
-    assert!(n_verbs >= 9, "{n_verbs}");
+    assert!(n_verbs >= 11, "{n_verbs}");
+}
+
+#[test]
+fn the_page_of_commands_for_clus_matches_their_help() {
+    let page = blocks("clu-commands.md");
+    let names = "discover alive exec get set call watch upload download reset serve keys interfaces";
+    let helps: Vec<String> = names.split(' ').map(|name| help_of_words(&["clu", name])).collect();
+
+    for block in &page {
+        assert!(helps.iter().any(|help| help.contains(block)), "clu-commands.md contains\n{block}");
+    }
+    for help in &helps {
+        let keys = help.split("\n\n").map(str::trim_end).find(|paragraph| paragraph.contains("JSON keys"));
+        let keys = keys.expect("the help has the keys");
+        assert!(page.iter().any(|block| block == keys), "clu-commands.md lacks\n{keys}");
+    }
 }
 
 #[test]
@@ -71,11 +91,11 @@ fn the_shell_page_matches_the_shell_help_output() {
 fn the_environment_page_lists_every_variable() {
     let help = help_of("config");
     let table = help.split("Variables, ").nth(1).unwrap_or_default();
-    let variables: Vec<&str> = table.lines().filter(|line| line.starts_with("  EPICS_CA")).collect();
+    let variables: Vec<&str> = table.lines().filter(|line| line.starts_with("  EPICS_")).collect();
 
     let page = blocks("environment.md").join("\n");
 
-    assert!(variables.len() >= 18, "{help}");
+    assert!(variables.len() >= 31, "{help}");
     for variable in variables {
         assert!(page.contains(variable), "environment.md lacks\n{variable}");
     }

@@ -12,7 +12,7 @@ use fodo_db::Loader;
 /// Maximum time, on a busy host, for operations that normally take an instant.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const EXAMPLES: [&str; 6] = ["motors", "temperatures", "vacuum", "bpm", "alarms", "sequence"];
+const EXAMPLES: [&str; 7] = ["motors", "temperatures", "vacuum", "bpm", "alarms", "sequence", "beam"];
 
 /// The macros in the comment of a database: `# macros: P=X:`.
 fn macros(text: &str) -> &str {
@@ -240,7 +240,7 @@ fn softioc_loads_the_examples_that_use_only_base_record_types() {
         let ours = listed("fodo ioc", Command::new(program()).arg("ioc").arg(&lists).arg(ends));
 
         std::fs::remove_file(&lists).expect("the script is removed");
-        assert!(ours.len() > 15, "{name}: {ours:?}");
+        assert!(!ours.is_empty(), "{name}");
         assert_eq!(ours, theirs, "{name}");
     }
 }

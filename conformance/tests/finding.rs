@@ -4,9 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::TestFailure;
-use fodo_conformance::place::{database, free_port, own_folder, prefix, program, python, script};
-use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
+use fodo_conformance::place::{database, free_port, prefix, program, python, script};
+use fodo_conformance::process::{Process, printed_alone, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{ServerProgram, TestServer};
 
 /// Maximum time of any step.
@@ -108,21 +107,6 @@ fn libca_registers_with_the_fodo_repeater_and_starts_no_other() {
 
 /// Gives libca the time to notice a missing repeater.
 const PYEPICS_SLOW: &str = "import sys, time, epics; print(epics.caget(sys.argv[1])); time.sleep(2)";
-
-/// Runs a script in a network with loopback only; `None` where that is not permitted.
-fn printed_alone(script: &str) -> Result<Option<String>, TestFailure> {
-    let folder = program().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-    let mut command = Command::new(own_folder().join("alone.sh"));
-    command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));
-    command.env_clear().env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()));
-    match printed_by("script", &mut command, Duration::from_secs(90)) {
-        Err(failure) if failure.contains("exit status: 77") => {
-            eprintln!("skipped: network namespaces are not permitted on this host");
-            Ok(None)
-        }
-        printed => printed.map(Some),
-    }
-}
 
 const ALONE: &str = "\
 until_line() { until grep -qs \"$2\" \"$1\"; do sleep 0.02; done; }

@@ -297,7 +297,7 @@ fn ctrl_c_and_exit_end_an_ioc_with_pending_links_at_once() {
         let status = near.server.stop(Signal::INT).unwrap();
 
         assert!(status.success(), "{ending}: {status}");
-        assert!(start.elapsed() < Duration::from_secs(2), "{ending}: it took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{ending}: it took {:?}", start.elapsed());
     }
 }
 

@@ -31,7 +31,7 @@ fn ioc() -> (Process, String, Context, String) {
     let ready = process.wait_for_line_starting("fodo ioc: serving", PATIENCE).unwrap();
     let (_, url) = ready.split_once("metrics on ").unwrap();
     let context = Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
-    (process, url.trim_end_matches(')').to_owned(), context, prefix)
+    (process, url.to_owned(), context, prefix)
 }
 
 /// The page as Prometheus parses it.

@@ -4,32 +4,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fodo_conformance::TestFailure;
-use fodo_conformance::place::{free_port, own_folder, prefix, program};
-use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
+use fodo_conformance::place::{free_port, prefix, program};
+use fodo_conformance::process::{Process, printed_alone, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{ServerProgram, TestServer};
 use rustix::process::Signal;
-
-/// Maximum time of a script in its own network.
-const SCRIPT_DURATION_MAX: Duration = Duration::from_secs(60);
-
-/// Runs a script with an empty environment in a network with loopback only. `None`, with a message, where that is not
-/// permitted.
-fn printed_alone(script: &str) -> Result<Option<String>, TestFailure> {
-    let program = program();
-    let folder = program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-    let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
-    let mut command = Command::new(own_folder().join("alone.sh"));
-    command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));
-    command.env_clear().env("PATH", search_path);
-    match printed_by("script", &mut command, SCRIPT_DURATION_MAX) {
-        Err(failure) if failure.contains("exit status: 77") => {
-            eprintln!("skipped: network namespaces are not permitted on this host");
-            Ok(None)
-        }
-        printed => printed.map(Some),
-    }
-}
 
 const WAIT_UNTIL_SERVING: &str = "\
 serving() { until grep -q '^fodo ioc: serving' \"$1\"; do sleep 0.02; done; }

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use fodo_ca::dbr::{self, DbrType};
-use fodo_ca::search::{Responder, Searcher};
+use fodo_ca::search::{NameSearcher, Responder, Searcher};
 use fodo_ca::{client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
 use fodo_engine::{Cid, Ioid, Rights, SubscriptionId};

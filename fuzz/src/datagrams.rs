@@ -10,7 +10,7 @@ use std::time::Duration;
 use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::limit;
 use fodo_ca::repeater::{Repeater, is_confirmation};
-use fodo_ca::search::{Responder, Searcher};
+use fodo_ca::search::{NameSearcher, Responder, Searcher};
 use fodo_ca::traffic::SearchMonitor;
 use fodo_data::Now;
 use fodo_engine::Cid;

@@ -2,8 +2,8 @@
 //!
 //! The input is lines: `FIELD=TEXT` writes a text to a link and processes; any other line is a channel name.
 
-use fodo_data::{EventMask, Now, Value};
-use fodo_db::{Database, Event, FilterChain, Input, Loader};
+use fodo_data::{EventMask, Now, Reading, Value};
+use fodo_db::{Database, Event, ExternalPvEvent, ExternalPvFacts, FilterChain, Input, Loader};
 
 const RECORDS: &str = r#"
 record(waveform, "wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[1,2,3,4,5]") }
@@ -36,8 +36,10 @@ pub fn feed(bytes: &[u8]) {
             Some((Some(field), text)) => {
                 give(&database, Input::Put { field, value: Value::characters(text), put: None }, &mut events);
                 process(&database, &mut events);
+                connect(&database, text, &mut events);
+                process(&database, &mut events);
             }
-            _ => ask(&database, line),
+            _ => read(&database, line),
         }
     }
 }
@@ -50,14 +52,31 @@ fn process(database: &Database, events: &mut Vec<Event>) {
     }
 }
 
+/// Connects the links that were opened last; the PV of each has this text.
+fn connect(database: &Database, text: &str, events: &mut Vec<Event>) {
+    let added = events.iter().filter_map(|event| match event {
+        Event::ExternalLinkAdded { link, .. } => Some(*link),
+        _ => None,
+    });
+    let value = Value::from(text);
+    let facts = ExternalPvFacts { kind: value.kind(), count_max: 1, may_read: true, may_write: true };
+    let changes = added.flat_map(|link| {
+        let update = ExternalPvEvent::Updated(Reading::bare(value.clone()));
+        [(link, ExternalPvEvent::Connected(facts)), (link, update)]
+    });
+    let changes = changes.collect();
+    events.clear();
+    give(database, Input::ExternalPvs { events: changes }, events);
+}
+
 fn give(database: &Database, input: Input, events: &mut Vec<Event>) {
     // A text that is not a valid link for this field is rejected.
     let _ = database.handle(input, Now::for_test(), events);
-    events.clear();
+    events.retain(|event| matches!(event, Event::ExternalLinkAdded { .. }));
 }
 
 /// A channel name works, or is rejected with a position in the name.
-fn ask(database: &Database, name: &str) {
+fn read(database: &Database, name: &str) {
     let channel = match database.channel(name) {
         Ok(channel) => channel,
         Err(fodo_db::ChannelError::Filter(error)) => {

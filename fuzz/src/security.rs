@@ -2,7 +2,7 @@
 //!
 //! Included files follow lines `%%NAME`.
 
-use fodo_db::{AccessDecision, AccessFile, AccessInput, AccessLevel, Security};
+use fodo_db::{AccessClient, AccessDecision, AccessFile, AccessInput, AccessLevel, Security};
 
 use super::files;
 
@@ -47,7 +47,8 @@ fn answers(security: &Security) -> Vec<AccessDecision> {
     let mut found = Vec::new();
     for (group, user) in GROUPS.iter().flat_map(|group| USERS.iter().map(move |user| (group, user))) {
         for (host, level) in HOSTS.iter().flat_map(|host| levels.iter().map(move |level| (host, level))) {
-            found.push(security.decide(group, *level, user, host));
+            let client = AccessClient { user, host, ..AccessClient::default() };
+            found.push(security.decide(group, *level, &client));
         }
     }
     found

@@ -4,16 +4,21 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::agent::{self, AgentVerb};
+use crate::clu::{self, CluRun};
+use crate::diamond::{self, DiamondRun};
 use crate::driver::ClientUnderTest;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
 use crate::load::command::{LoadVerb, load};
 use crate::load::suite::Load;
+use crate::nsls2::{self, Nsls2Run};
 use crate::peers::{self, PEERS_VARIABLE, Peers};
 use crate::plant::{self, command::PlantArguments};
+use crate::protocol::LabProtocol;
 use crate::result::{ResultFile, ResultRow, RowVerdict};
 use crate::runner::JournalOptions;
 use crate::runner::{self, RunSettings};
@@ -36,9 +41,14 @@ Examples:
   fodo lab run quick                          every question of the studies, all clients: two minutes or less
   fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
-  fodo lab run full --json full.json          the points of the studies, within 70 minutes
+  fodo lab run full --json full.json          the points of the studies, within 75 minutes
   fodo lab run full --json full.json --resume continues an interrupted run
   fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
+  fodo lab run pva                            questions and loads over pvAccess, with pvxs, p4p and core-pva
+  fodo lab run java                           studies 000 and 001: Fodo in Java beside PSI's ca, within 25 minutes
+  fodo lab run diamond --short                eight rows of study 002, with clients and servers in Python
+  fodo lab run nsls2                          study 003: processGet and events over both protocols
+  fodo lab run clu --short                    study 004: requests of a Grenton CLU, beside raw UDP, in a minute
   fodo lab run --against PV PV --seconds 10   existing PVs of a plant, read-only
   fodo lab list                               questions, loads and available peers
 
@@ -62,7 +72,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Measure clients and servers.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Run loads: throughput, latency and an account of every update.
     #[command(subcommand)]
     Load(LoadVerb),
@@ -101,13 +111,21 @@ struct RunArguments {
     /// Omit arrays with more elements.
     #[arg(long, value_name = "N", default_value_t = ELEMENTS_MAX)]
     elements_max: usize,
+    /// With the suite diamond: only eight of its rows, each measured for two seconds, in less than five minutes. With the suite
+    /// clu: three repetitions of six seconds, in less than a minute.
+    #[arg(long)]
+    short: bool,
+    /// With the suite clu: measure OpenGr8ton's virtual CLU too, whose jars are in this folder; it needs Java 25.
+    #[arg(long, value_name = "DIR")]
+    opengr8ton: Option<PathBuf>,
     /// Seed of the random order; default: a new seed for each run.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Measure only this question, such as Q16; may be repeated.
+    /// Measure only this question, such as Q16, or this table of a study, such as N2; may be repeated.
     #[arg(long, value_name = "NAME")]
     question: Vec<String>,
-    /// Continue an interrupted run that had the same arguments and --json FILE: its progress is in FILE.journal.
+    /// Continue an interrupted run that had the same arguments and --json FILE: its progress is in FILE.journal, with the suite
+    /// diamond in FILE itself.
     #[arg(long, requires = "json")]
     resume: bool,
     /// Fail when a peer is missing; by default its rows report it.
@@ -125,24 +143,53 @@ struct RunArguments {
 enum SuiteName {
     /// Every question at one or two points, by every client: two minutes or less.
     Quick,
-    /// Every question at the points of the studies and all loads, by every client from every server: at most 70 minutes.
+    /// Every question at the points of the studies and all loads, by every client from every server: at most 75 minutes.
     Full,
     /// Cost of records and idle clients in `fodo ioc` and softIoc: two minutes.
     Ioc,
+    /// Questions and loads over pvAccess, by its clients from its servers: at most 75 minutes.
+    Pva,
+    /// Questions of studies 000 and 001 and loads, by Fodo, Fodo in Java in each way of delivery, and PSI's ca: at most 25
+    /// minutes.
+    Java,
+    /// The 80 rows of study 002, clients and servers in Python beside Fodo: about two hours, with --short five minutes.
+    Diamond,
+    /// The three tables of study 003, processGet of arrays (N1) and counters (N2) and events with every update counted (N3), at
+    /// three places and with the study's delays; gets one by one of a group (N4) and of an array (N5), plain and by TLS: at most
+    /// twelve minutes.
+    Nsls2,
+    /// Study 004, requests of a Grenton CLU by 64 threads, beside raw UDP, and five questions that it lacks: 22 minutes, with
+    /// --short less than one.
+    Clu,
 }
 
 impl SuiteName {
-    fn suite(self) -> Suite {
+    /// `None` for studies 002 to 004, whose rows are not questions of scenarios.
+    fn suite(self) -> Option<Suite> {
         match self {
-            SuiteName::Quick => Suite::Quick,
-            SuiteName::Full => Suite::Full,
-            SuiteName::Ioc => Suite::Ioc,
+            SuiteName::Quick => Some(Suite::Quick),
+            SuiteName::Full => Some(Suite::Full),
+            SuiteName::Ioc => Some(Suite::Ioc),
+            SuiteName::Pva => Some(Suite::Pva),
+            SuiteName::Java => Some(Suite::Java),
+            SuiteName::Diamond | SuiteName::Nsls2 | SuiteName::Clu => None,
         }
     }
 }
 
-/// Default servers.
-const SERVERS: [ServerKind; 2] = [ServerKind::Fodo, ServerKind::SoftIoc];
+/// The clients and servers of a suite, unless others are selected.
+fn defaults(suite: Suite) -> (Vec<ClientUnderTest>, &'static [ServerKind]) {
+    match suite {
+        Suite::Pva => {
+            (ClientUnderTest::of(LabProtocol::Pva), &[ServerKind::Fodo, ServerKind::Qsrv2, ServerKind::Qsrv1])
+        }
+        Suite::Java => (
+            vec![ClientUnderTest::Fodo, ClientUnderTest::FodoJava, ClientUnderTest::PsiCa],
+            &[ServerKind::Fodo, ServerKind::SoftIoc],
+        ),
+        _ => (ClientUnderTest::of(LabProtocol::Ca), &[ServerKind::Fodo, ServerKind::SoftIoc]),
+    }
+}
 
 fn repetitions(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -159,7 +206,7 @@ fn repetitions(text: &str) -> Result<usize, String> {
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("fodo lab")).chain(args);
     match Arguments::try_parse_from(words) {
-        Ok(Arguments { verb: LabCommand::Run(arguments) }) => measure(arguments),
+        Ok(Arguments { verb: LabCommand::Run(arguments) }) => measure(*arguments),
         Ok(Arguments { verb: LabCommand::Load(verb) }) => load(&verb),
         Ok(Arguments { verb: LabCommand::Agent(verb) }) => agent::serve(&verb),
         Ok(Arguments { verb: LabCommand::List }) => list(),
@@ -175,14 +222,28 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn measure(arguments: RunArguments) -> ExitCode {
     let Some(chosen) = arguments.suite else { return measure_plant(&arguments) };
+    if arguments.opengr8ton.is_some() && chosen != SuiteName::Clu {
+        return misuse("--opengr8ton is for the suite clu");
+    }
+    let Some(suite) = chosen.suite() else {
+        return match chosen {
+            SuiteName::Nsls2 => measure_nsls2(&arguments),
+            SuiteName::Clu => measure_clu(&arguments),
+            _ => measure_diamond(&arguments),
+        };
+    };
+    if arguments.short || arguments.plant.seconds.is_some() {
+        return misuse("--short is for the suites diamond and clu, --seconds for these and nsls2");
+    }
     let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     let journal = arguments.json.as_ref().filter(|_| !json_only).map(|path| {
         let mut name = path.clone().into_os_string();
         name.push(".journal");
         PathBuf::from(name)
     });
+    let (clients, servers) = defaults(suite);
     let settings = RunSettings {
-        suite: chosen.suite(),
+        suite,
         repetitions: arguments.repetitions,
         seed: match arguments.seed {
             Some(seed) => seed,
@@ -190,9 +251,9 @@ fn measure(arguments: RunArguments) -> ExitCode {
             None => new_seed(),
         },
         elements_max: arguments.elements_max,
-        clients: or_all(arguments.client, &ClientUnderTest::ALL),
-        servers: or_all(arguments.server, &SERVERS),
-        questions: arguments.question,
+        clients: or_all(arguments.client.clone(), &clients),
+        servers: or_all(arguments.server.clone(), servers),
+        questions: arguments.question.clone(),
         slower_per_cent: arguments.slower_per_cent,
     };
     if let Some(unknown) = unknown_question(&settings.questions) {
@@ -207,29 +268,125 @@ fn measure(arguments: RunArguments) -> ExitCode {
         Ok(result) => result,
         Err(why) => return report_error(&format!("the run failed: {why}")),
     };
-    if !json_only {
-        print(&tables::tables(&result));
-        let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
-        match report::verb::pages(&result, settings.suite.text(), &directory) {
-            Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),
-            Err(why) => return report_error(&format!("the report cannot be written: {why}")),
-        }
-    }
-    if let Some(path) = &arguments.json {
-        let written = if json_only {
-            result.text().map(|text| print(&text)).map_err(std::io::Error::from)
-        } else {
-            result.write(path)
-        };
-        if let Err(why) = written {
-            return report_error(&format!("{} cannot be written: {why}", path.display()));
-        }
+    if let Err(failed) = show(&result, &arguments) {
+        return failed;
     }
     if let Some(journal) = journal {
         // A journal that cannot be removed does no harm: its run is complete.
         let _ = std::fs::remove_file(journal);
     }
     status(&result, arguments.require_peers)
+}
+
+/// Prints and writes a result as the arguments say.
+fn show(result: &ResultFile, arguments: &RunArguments) -> Result<(), ExitCode> {
+    let json_only = arguments.json.as_deref() == Some(Path::new("-"));
+    if !json_only {
+        print(&tables::tables(result));
+        let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
+        match report::verb::pages(result, &result.suite, &directory) {
+            Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),
+            Err(why) => return Err(report_error(&format!("the report cannot be written: {why}"))),
+        }
+    }
+    let written = match &arguments.json {
+        None => Ok(()),
+        Some(_) if json_only => result.text().map(|text| print(&text)).map_err(std::io::Error::from),
+        Some(path) => result.write(path),
+    };
+    written.map_err(|why| report_error(&format!("the result cannot be written: {why}")))
+}
+
+fn measure_diamond(arguments: &RunArguments) -> ExitCode {
+    let json = arguments.json.clone().filter(|path| path != Path::new("-"));
+    let before = match &json {
+        Some(path) if arguments.resume => match ResultFile::read(path) {
+            Ok(before) => Some(before),
+            Err(why) => return report_error(&format!("there is no run to resume: {why}")),
+        },
+        _ => None,
+    };
+    let tables = (1..=7).map(diamond::question_of).collect::<Vec<_>>();
+    if let Some(unknown) = arguments.question.iter().find(|name| !tables.contains(name)) {
+        return misuse(&format!("the suite diamond has no question {unknown}; its tables are D1 to D7"));
+    }
+    let default_s = if arguments.short { diamond::SECONDS_SHORT } else { diamond::SECONDS };
+    let run = DiamondRun {
+        is_short: arguments.short,
+        duration: Duration::from_secs_f64(arguments.plant.seconds.unwrap_or(default_s)),
+        clients: arguments.client.clone(),
+        servers: arguments.server.clone(),
+        tables: arguments.question.clone(),
+        json,
+        before,
+    };
+    let result = match run.run(&peers::environment()) {
+        Ok(result) => result,
+        Err(why) => return report_error(&format!("the run failed: {why}")),
+    };
+    shown_study(&result, arguments)
+}
+
+/// Shows the result of a study's suite; returns the exit status.
+fn shown_study(result: &ResultFile, arguments: &RunArguments) -> ExitCode {
+    if let Err(failed) = show(result, arguments) {
+        return failed;
+    }
+    // The rows of other implementations fail where the study shows what they cannot do.
+    let is_ours = |row: &&ResultRow| match row.clu {
+        Some(_) => row.server != "opengr8ton",
+        None => row.client.starts_with("fodo") && row.server.starts_with("fodo"),
+    };
+    let has_failed = result.rows.iter().filter(is_ours).any(|row| row.verdict == RowVerdict::Failed);
+    let is_incomplete = result.peers.iter().any(|peer| peer.missing.is_some());
+    if has_failed || (arguments.require_peers && is_incomplete) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn measure_nsls2(arguments: &RunArguments) -> ExitCode {
+    if arguments.resume || arguments.short {
+        return misuse("the suite nsls2 has neither --resume nor --short; --question selects N1 to N5");
+    }
+    if let Some(unknown) = arguments.question.iter().find(|name| !nsls2::QUESTIONS.contains(&name.as_str())) {
+        return misuse(&format!("the suite nsls2 has no question {unknown}; its tables are N1 to N5"));
+    }
+    let run = Nsls2Run {
+        duration: Duration::from_secs_f64(arguments.plant.seconds.unwrap_or(nsls2::SECONDS)),
+        clients: arguments.client.clone(),
+        servers: arguments.server.clone(),
+        questions: arguments.question.clone(),
+        elements_max: arguments.elements_max as u64,
+        json: arguments.json.clone().filter(|path| path != Path::new("-")),
+    };
+    match run.run(&peers::environment()) {
+        Ok(result) => shown_study(&result, arguments),
+        Err(why) => report_error(&format!("the run failed: {why}")),
+    }
+}
+
+fn measure_clu(arguments: &RunArguments) -> ExitCode {
+    if arguments.resume || !arguments.client.is_empty() || !arguments.server.is_empty() {
+        return misuse("the suite clu has neither --resume nor --client nor --server; --question selects C1 to C6");
+    }
+    if let Some(unknown) = arguments.question.iter().find(|name| clu::plan_of(name).is_none()) {
+        return misuse(&format!("the suite clu has no question {unknown}; its questions are C1 to C6"));
+    }
+    let default_s = if arguments.short { clu::SECONDS_SHORT } else { clu::SECONDS };
+    let run = CluRun {
+        is_short: arguments.short,
+        duration: Duration::from_secs_f64(arguments.plant.seconds.unwrap_or(default_s)),
+        questions: arguments.question.clone(),
+        opengr8ton: arguments.opengr8ton.clone(),
+        json: arguments.json.clone().filter(|path| path != Path::new("-")),
+    };
+    match run.run() {
+        Ok(result) => shown_study(&result, arguments),
+        Err(why) => report_error(&format!("the run failed: {why}")),
+    }
+}
+
+fn misuse(text: &str) -> ExitCode {
+    eprintln!("fodo lab: {text}");
+    ExitCode::from(2)
 }
 
 fn measure_plant(arguments: &RunArguments) -> ExitCode {
@@ -252,8 +409,10 @@ fn measure_plant(arguments: &RunArguments) -> ExitCode {
 
 fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {
     // A failure of a client of another language is reported in its row only; the run itself succeeded.
-    let externals = ClientUnderTest::ALL.map(|client| (client.text(), client.external().is_some()));
-    let is_ours = |row: &&ResultRow| !externals.contains(&(row.client.as_str(), true));
+    let of_peer = |client: &&ClientUnderTest| client.external().is_some() && !client.is_fodo();
+    let of_peers: Vec<&str> =
+        ClientUnderTest::value_variants().iter().filter(of_peer).map(|client| client.text()).collect();
+    let is_ours = |row: &&ResultRow| !of_peers.contains(&row.client.as_str());
     let has_failed = result.rows.iter().filter(is_ours).any(|row| row.verdict == RowVerdict::Failed);
     let is_incomplete = result.peers.iter().any(|peer| peer.missing.is_some())
         || result.rows.iter().any(|row| row.verdict == RowVerdict::Failed);
@@ -287,14 +446,16 @@ fn list() -> ExitCode {
         text += &format!("\n{}  {}{also}\n", scenario.question, scenario.title);
         text += &format!("     {}\n", scenario.method.trim_end().replace('\n', "\n     "));
         text += &format!("     Before: {}\n     Proof: {}\n", scenario.preconditions, scenario.verification);
-        for suite in Suite::ALL {
-            let Some(points) = scenario.points(suite) else { continue };
+        let over = |suite: Suite| suite.protocols().iter().map(move |protocol| (suite, *protocol));
+        for (suite, protocol) in Suite::ALL.into_iter().flat_map(over) {
+            let Some(points) = scenario.points(suite, protocol) else { continue };
             let of: Vec<String> = scenario
                 .variants
                 .iter()
                 .map(|variant| format!("{} {:?}", variant.text(), points.of(*variant)))
                 .collect();
-            text += &format!("     {}, {}: {}\n", suite.text(), scenario.points_are, of.join("; "));
+            let (suite, protocol) = (suite.text(), protocol.suffix());
+            text += &format!("     {suite}{protocol}, {}: {}\n", scenario.points_are, of.join("; "));
         }
     }
     let loads = match Load::all() {
@@ -307,6 +468,10 @@ fn list() -> ExitCode {
             Suite::ALL.into_iter().filter(|suite| load.belongs_to(*suite)).map(Suite::text).collect();
         text += &format!("\n{}  {} ({})\n", load.question, load.title, suites.join(", "));
         text += &format!("     {}\n     Proof: {}\n", load.method, load.verification);
+    }
+    text += "\nQuestions of study 004 (`fodo lab run clu`):\n";
+    for plan in clu::QUESTIONS {
+        text += &format!("\n{}  {}\n     {}\n", plan.question, plan.title, plan.method);
     }
     text += &peers_text(&peers::present());
     print(&text);

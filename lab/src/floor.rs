@@ -13,6 +13,9 @@
 //! | connecting one by one | a datagram with one search ([`search_bytes`]) and its answer, then [`create`] on the existing circuit: two round trips each |
 //! | connecting n at once | the same, searches packed as in Channel Access, [`DATAGRAMS_IN_FLIGHT`] in flight; the requests for the channels of a datagram follow its answer |
 //!
+//! Over pvAccess the messages are those of Fodo, see [`FloorSizes::PVA`]; a subscription is a request that opens it, and
+//! one that starts it. Datagrams and arrays have the sizes of Channel Access: a search of pvAccess is a byte shorter.
+//!
 //! A context without a circuit moves no bytes and so has no floor.
 //!
 //! Buffers of the client: a small answer is read into a reused buffer. A large one is measured in two ways, both
@@ -24,6 +27,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+
+use crate::protocol::LabProtocol;
 
 /// Header of a Channel Access message.
 const HEADER_BYTES: usize = 16;
@@ -42,6 +47,14 @@ pub const REQUEST_BYTES: usize = HEADER_BYTES;
 
 /// The answer to a get of one double with time.
 pub const SCALAR_REPLY_BYTES: usize = HEADER_BYTES + TIME_DOUBLE_BYTES;
+
+/// The answer to a get of a whole double of a record over pvAccess, without units and description: header 14, set of
+/// changes 5, value 8, alarm 9, time 16, limits and form 90, as QSRV2 sends it for a record of type ao.
+pub const PVA_WHOLE_REPLY_BYTES: usize = 196;
+
+/// The answer to a get of every field of a group of 20 doubles of records, as Fodo sends it: header 14, set of changes 86,
+/// option of the group 1, and for each member 166, a whole double of a record of type ai.
+pub const PVA_GROUP_REPLY_BYTES: usize = 3421;
 
 /// Bytes of a large answer that are read at once.
 pub const READ_BYTES: usize = 256 * 1024;
@@ -80,6 +93,62 @@ pub const PUT: RoundTripSize = RoundTripSize { request_bytes: HEADER_BYTES + 8, 
 
 /// WRITE of one double.
 pub const PUT_UNCONFIRMED: RoundTripSize = RoundTripSize { request_bytes: HEADER_BYTES + 8, answer_bytes: 0 };
+
+/// Sizes of the messages of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloorSizes {
+    protocol: LabProtocol,
+    /// A get of a double with its alarm and time.
+    pub get: RoundTripSize,
+    /// What opens a get, a put or a subscription; `None` if nothing does.
+    pub open: Option<RoundTripSize>,
+    /// The start of a subscription, and its first update.
+    pub subscribe: RoundTripSize,
+    /// A put of a double with completion.
+    pub put: RoundTripSize,
+    /// A put of a double without completion.
+    pub put_unconfirmed: RoundTripSize,
+}
+
+impl FloorSizes {
+    const CA: FloorSizes = FloorSizes {
+        protocol: LabProtocol::Ca,
+        get: GET,
+        open: None,
+        subscribe: SUBSCRIBE,
+        put: PUT,
+        put_unconfirmed: PUT_UNCONFIRMED,
+    };
+
+    /// Header 8, channel and request 8, subcommand 1. A reading is a set of changes 2, value 8, alarm 9, time 16; a reply
+    /// begins with header 8, request 4, subcommand 1, status 1. The request for three fields has 43 bytes, its reply a
+    /// type id of 3. The floor's shortest answer has 16 bytes, two more than the reply to a put.
+    const PVA: FloorSizes = FloorSizes {
+        protocol: LabProtocol::Pva,
+        get: RoundTripSize { request_bytes: 17, answer_bytes: 49 },
+        open: Some(RoundTripSize { request_bytes: 60, answer_bytes: 17 }),
+        subscribe: RoundTripSize { request_bytes: 17, answer_bytes: 49 },
+        put: RoundTripSize { request_bytes: 27, answer_bytes: REQUEST_BYTES },
+        put_unconfirmed: RoundTripSize { request_bytes: 27, answer_bytes: REQUEST_BYTES },
+    };
+
+    /// The sizes of a protocol.
+    pub fn of(protocol: LabProtocol) -> FloorSizes {
+        match protocol {
+            LabProtocol::Ca => FloorSizes::CA,
+            LabProtocol::Pva => FloorSizes::PVA,
+        }
+    }
+
+    /// The creation of a channel.
+    pub fn create(self, name: &str) -> RoundTripSize {
+        match self.protocol {
+            LabProtocol::Ca => create(name),
+            // Header 8, count 2, channel 4, name; header 8, both numbers of the channel 8, status 1.
+            LabProtocol::Pva => RoundTripSize { request_bytes: 15 + name.len(), answer_bytes: 17 },
+        }
+    }
+}
 
 /// CREATE_CHAN with a name; ACCESS_RIGHTS and CREATE_CHAN.
 pub fn create(name: &str) -> RoundTripSize {
@@ -378,7 +447,7 @@ mod tests {
 
     #[test]
     fn floor_datagrams_have_the_same_size_as_fodo_searches_and_replies() {
-        use fodo_ca::search::{Responder, Searcher};
+        use fodo_ca::search::{NameSearcher, Responder, Searcher};
         let (name, n) = ("lab:000000", 100);
         let (mut datagrams, mut answered) = (Vec::new(), Vec::new());
         let mut searcher = Searcher::new(1);

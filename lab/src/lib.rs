@@ -11,8 +11,10 @@
 extern crate self as fodo_lab;
 
 mod agent;
+mod clu;
 mod command;
 mod compare;
+mod diamond;
 mod driver;
 mod floor;
 mod gate;
@@ -23,10 +25,13 @@ mod limit;
 mod lines;
 mod load;
 mod machine;
+mod nsls2;
 mod peers;
 mod placement;
 mod plant;
 mod process;
+mod program;
+mod protocol;
 mod report;
 pub mod result;
 mod runner;
@@ -39,3 +44,4 @@ mod warm_up;
 mod worker;
 
 pub use command::run;
+pub use program::set_program;

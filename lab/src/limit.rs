@@ -34,12 +34,18 @@ pub const QUICK_QUESTIONS_MAX: Duration = Duration::from_secs(85);
 /// Time after which a quick run starts no further work, so that it ends within two minutes.
 pub const QUICK_MAX: Duration = Duration::from_secs(110);
 
-/// Time after which a full run starts no further question: the loads that follow take about 1600 s.
-pub const FULL_QUESTIONS_MAX: Duration = Duration::from_secs(2400);
+/// Time after which a full run starts no further question: the loads that follow take about 1800 s.
+pub const FULL_QUESTIONS_MAX: Duration = Duration::from_secs(2520);
 
-/// Time after which a full run starts no further work, so that it ends within 70 minutes: the longest piece of work,
+/// Time after which a full run starts no further work, so that it ends within 75 minutes: the longest piece of work,
 /// the search count for absent names, takes a minute and a half.
-pub const FULL_MAX: Duration = Duration::from_secs(4080);
+pub const FULL_MAX: Duration = Duration::from_secs(4380);
+
+/// Time after which a run of the suite java starts no further question: the loads that follow take about 600 s.
+pub const JAVA_QUESTIONS_MAX: Duration = Duration::from_secs(840);
+
+/// Time after which it starts no further work, so that it ends within 25 minutes: its last loads take half a minute each.
+pub const JAVA_MAX: Duration = Duration::from_secs(1460);
 
 /// Bounds of a client's warm-up for each kind of work, before the first row of that kind is measured. Ten rounds keep
 /// the cold first rounds out of both medians. A comparison of runs calls a row different from a change of a tenth. Two
@@ -52,6 +58,10 @@ pub const WARM_UP_QUICK: WarmUpBounds = WarmUpBounds { time_max: Duration::from_
 /// Channels of a warm-up round of concurrent operations: few enough for many rounds, and enough that a round takes
 /// longer than its start.
 pub const WARM_UP_CHANNELS: usize = 100;
+
+/// Channels that a client in a virtual machine connects before the memory of further ones is measured: by then the virtual
+/// machine has compiled the code, whose memory is not that of a channel.
+pub const VM_WARM_UP_CHANNELS: u32 = 10_000;
 
 /// Channels of a warm-up round that connects one channel after the other, and contexts of a warm-up round: libca waits
 /// 32 ms for each such channel, and PSI's `ca` needs 8 ms and many threads for a context.
@@ -71,6 +81,13 @@ pub const WARM_UP_LOAD: WarmUpBounds =
 /// Share of a load's duration that one round of its warm-up takes.
 pub const WARM_UP_LOAD_SHARE: f64 = 0.1;
 
+/// Time after which the short form of study 002 starts no further point, so that it ends within five minutes.
+pub const DIAMOND_SHORT_MAX: Duration = Duration::from_secs(275);
+
+/// Maximum warm-up of a point of study 002, as a share of its duration; at least two rounds. A row that was not steady says so.
+/// With 382 points of ten seconds the run takes two hours.
+pub const WARM_UP_DIAMOND_SHARE: f64 = 0.4;
+
 /// Repetitions between two hosts in a full run: three show what the network adds to the five repetitions on one host,
 /// and five would take the time of the loads.
 pub const HOSTS_REPETITIONS_MAX: usize = 3;
@@ -88,6 +105,17 @@ pub const REPETITIONS_MAX: usize = 1000;
 /// Maximum point size for caproto's server: it answers about a thousand requests per second, and with more it would
 /// still be busy with one question during the next.
 pub const CAPROTO_POINT_MAX: usize = 1000;
+
+/// Descriptors that contexts at work need: `fodo ioc` gives the circuits of one host at most half of its descriptors, after
+/// a reserve for what it opens itself.
+pub const DESCRIPTORS_PER_CONTEXT: usize = 2;
+
+/// The reserve of `fodo ioc`, and what it has open without clients.
+pub const DESCRIPTORS_RESERVED: usize = 600;
+
+/// Maximum number of monitors at once with a peer as client or server: softIoc needs 40 us for each of 100 000 monitors on
+/// one PV and longer for each of more, and PSI's `ca` needs 80 us to connect a channel.
+pub const PEER_MONITORS_MAX: usize = 100_000;
 
 /// Maximum number of channels for a client in Python: the time per channel is the same with ten thousand, and preparing
 /// and closing those takes seconds.
@@ -130,3 +158,65 @@ pub const DELAYED_CLIENTS_MAX: usize = 256;
 
 /// Time without a search after which a delay forgets a client; the client is added again when it searches again.
 pub const DELAYED_SEARCHER_MAX: Duration = Duration::from_secs(60);
+
+/// Changes of a stream that wait in the server: as many as it keeps of an array, so that none is merged.
+pub const STREAM_WAITING_MAX: u64 = 2;
+
+/// Interval at which a stream looks whether the server has sent an array. Two arrays of 8 MB take longer at any rate of a
+/// socket.
+pub const STREAM_POLL: Duration = Duration::from_micros(500);
+
+/// Duration of a raw stream: hundreds of arrays of 8 MB.
+pub const RAW_STREAM: Duration = Duration::from_secs(1);
+
+/// Requests of a raw stream that the server has before it has sent the answer to the first: it never waits for one.
+pub const RAW_STREAM_AHEAD: usize = 2;
+
+/// Minimum number of rounds that are measured of a point of study 003: a round of ten arrays of 8 MB takes 0.7 s at one
+/// gigabit per second, and one round has no spread.
+pub const ROUNDS_MIN: usize = 2;
+
+/// Maximum number of rounds that are measured of a point: their times are one line of text.
+pub const ROUNDS_MAX: usize = 100_000;
+
+/// Samples of a point of study 003: as many as other rows have repetitions. Each is the rate of consecutive rounds.
+pub const ROUND_SAMPLES_MAX: usize = 5;
+
+/// Time without an update after which a client of study 003 takes the updates that are missing for lost.
+pub const EVENT_QUIET: Duration = Duration::from_secs(1);
+
+/// Subscriptions that a client of study 003 creates before it waits for their first updates. QSRV2 leaves some of a thousand
+/// without any update when they are created at once on a network of frames of 1500 bytes.
+pub const SUBSCRIPTIONS_AT_ONCE: usize = 100;
+
+/// Time after which a run of study 003 starts no further point, so that it ends within twelve minutes: one point takes at
+/// most [`NSLS2_POINT_MAX`].
+pub const NSLS2_MAX: Duration = Duration::from_secs(670);
+
+/// Maximum time of a point of study 003: a few rounds of ten arrays of 8 MB through a delay, by the slowest client.
+pub const NSLS2_POINT_MAX: Duration = Duration::from_secs(30);
+
+/// Gets one by one of a PV or a group in a repetition of the suite of study 003: about a tenth of a second.
+pub const GETS_ONE_BY_ONE: usize = 2000;
+
+/// Gets of an array of 8 MB in such a repetition: each is put before, and compared, which takes longer than the get.
+pub const ARRAYS_ONE_BY_ONE: usize = 5;
+
+/// How long a request of study 004 waits for its answer: a hundred times the slowest answer of a busy CLU, and short enough
+/// that a lost datagram does not end a measurement.
+pub const CLU_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Requests that do not count before each repetition of study 004.
+pub const CLU_WARM_UP: Duration = Duration::from_millis(100);
+
+/// The same with a server that runs in a virtual machine, which compiles meanwhile.
+pub const CLU_WARM_UP_JAVA: Duration = Duration::from_secs(2);
+
+/// Maximum time until a CLU of study 004 answers; a virtual machine starts within seconds.
+pub const CLU_ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Maximum time until all subscriptions of study 004 have their first update: a thousand registrations.
+pub const CLU_FIRST_UPDATE_MAX: Duration = Duration::from_secs(30);
+
+/// How long the updates of study 004 may take after the last change: CLUs delay a report by at most a second.
+pub const CLU_LAST_UPDATE_MAX: Duration = Duration::from_secs(5);

@@ -170,7 +170,9 @@ impl RowsInProgress {
             .cloned()
             .collect();
         for row in result.rows.iter_mut().filter(|row| !row.is_floor()) {
-            let key = |row: &ResultRow| (row.question.clone(), row.series.clone(), row.variant.clone(), row.point);
+            let key = |row: &ResultRow| {
+                (row.question.clone(), row.protocol, row.series.clone(), row.variant.clone(), row.point)
+            };
             let same = |floor: &&ResultRow| key(floor) == key(row);
             row.floor = floors.iter().find(same).and_then(|floor| floor.median);
         }
@@ -189,7 +191,7 @@ impl RowInProgress {
 
     /// Whether a repetition that exceeded its time limit may be repeated.
     fn has_another_try(&self) -> bool {
-        let is_first = self.n_lost == 0 && self.pair.client.external().is_none();
+        let is_first = self.n_lost == 0 && !self.pair.client.starts_slowly();
         !self.row.samples.is_empty() || is_first
     }
 
@@ -255,6 +257,7 @@ impl RowInProgress {
 fn row(scenario: &Scenario, task: &LabTask, pair: ClientServerPair, placement: Placement) -> ResultRow {
     ResultRow {
         question: scenario.question.clone(),
+        protocol: pair.protocol,
         title: scenario.title.clone(),
         series: placement.text().into(),
         variant: task.variant.text().into(),
@@ -316,14 +319,17 @@ fn n_of(words: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::LabProtocol;
     use crate::scenario::{self, Suite};
 
-    const PAIR: ClientServerPair = ClientServerPair { client: ClientUnderTest::Fodo, server: ServerKind::Fodo };
+    const PAIR: ClientServerPair =
+        ClientServerPair { client: ClientUnderTest::Fodo, server: ServerKind::Fodo, protocol: LabProtocol::Ca };
     const PLACE: (ClientServerPair, Placement) = (PAIR, Placement::TwoCores);
 
     fn lines() -> (Vec<Scenario>, Vec<LabTask>, RowsInProgress) {
         let scenarios = Scenario::all().unwrap();
-        let tasks = scenario::tasks(&scenarios, Suite::Quick, usize::MAX);
+        let mut tasks = scenario::tasks(&scenarios, Suite::Quick, usize::MAX);
+        tasks.retain(|task| task.protocol == LabProtocol::Ca);
         let lines =
             RowsInProgress::new(&scenarios, &tasks, &[(ClientServerPair::FLOOR, PLACE.1), PLACE], &HashMap::new());
         (scenarios, tasks, lines)

@@ -67,6 +67,73 @@ pub fn present() -> Peers {
     Peers { directory, epics }
 }
 
+/// The environment variable that names the folder with the package `fodo`.
+const FODO_PACKAGE_VARIABLE: &str = "FODO_PYTHON";
+
+/// The folder in which the peers' Python finds the package `fodo`: `FODO_PYTHON`; none, if it is installed among the peers;
+/// otherwise `python` of the workspace that contains the current directory, if the package was compiled there.
+/// Fails with instructions. Starts a program: do not call it in inner loops.
+pub fn fodo_package(peers: &Peers) -> Result<Option<PathBuf>, String> {
+    let python = &peers.epics.as_ref().map_err(Clone::clone)?.python;
+    let named = std::env::var_os(FODO_PACKAGE_VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
+    let here = std::env::current_dir().unwrap_or_default();
+    let workspace = here.ancestors().map(|directory| directory.join("python"));
+    let compiled = workspace.filter(|folder| folder.join("fodo/_native.abi3.so").is_file());
+    let mut why = format!("the package fodo is not installed among the peers, and {FODO_PACKAGE_VARIABLE} is not set");
+    let candidates: Vec<Option<PathBuf>> = match named {
+        Some(folder) => vec![Some(folder)],
+        None => std::iter::once(None).chain(compiled.map(Some)).collect(),
+    };
+    for folder in candidates {
+        let mut import = Command::new(python);
+        import.args(["-s", "-c", "import fodo"]).env_remove("PYTHONPATH");
+        import.envs(folder.iter().map(|folder| ("PYTHONPATH", folder)));
+        match output_of(&mut import) {
+            Ok(_) => return Ok(folder),
+            Err(error) if folder.is_some() => why = error,
+            Err(_) => {}
+        }
+    }
+    Err(format!("{why}; `pip install ./python` into {}", peers.directory.display()))
+}
+
+/// The environment variable that names Fodo's jar.
+const FODO_JAR_VARIABLE: &str = "FODO_JAVA";
+
+/// Fodo's jar: `FODO_JAVA`, otherwise the one in `java/target` of the workspace that contains the current directory.
+/// Fails with instructions.
+pub fn fodo_jar() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(FODO_JAR_VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from) {
+        return match named.is_file() {
+            true => Ok(named),
+            false => Err(format!("{FODO_JAR_VARIABLE} names {}, which is not a file", named.display())),
+        };
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let built = here.ancestors().find_map(|folder| jar_in(&folder.join("java").join("target")));
+    let why = || {
+        format!(
+            "there is no java/target/fodo-VERSION.jar, and {FODO_JAR_VARIABLE} is not set; `cargo xtask java package` builds it"
+        )
+    };
+    built.ok_or_else(why)
+}
+
+/// The jar `fodo-VERSION.jar` of a folder; jars of sources and documents have longer names.
+fn jar_in(folder: &Path) -> Option<PathBuf> {
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let version = name.strip_prefix("fodo-").and_then(|rest| rest.strip_suffix(".jar"));
+        version.is_some_and(|version| {
+            version.starts_with(|letter: char| letter.is_ascii_digit()) && !version.contains('-')
+        })
+    };
+    let mut jars: Vec<PathBuf> =
+        std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_library).collect();
+    jars.sort();
+    jars.pop()
+}
+
 /// Whether all packages of the list are installed. An environment chosen by the user is taken as it is; our own
 /// contains the list from which it was created.
 fn is_complete(directory: &Path) -> bool {
@@ -148,6 +215,20 @@ mod tests {
         for line in REQUIREMENTS.lines().filter(|line| !line.starts_with('#')) {
             assert!(line.contains("=="), "{line}");
         }
+    }
+
+    #[test]
+    fn jars_of_sources_and_documents_are_not_the_library() {
+        let folder = std::env::temp_dir().join(format!("fodo-lab-jars-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["fodo-0.1.0-sources.jar", "fodo-0.1.0-javadoc.jar", "fodo-0.1.0.pom", "other-0.1.0.jar"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        let none = jar_in(&folder);
+        std::fs::write(folder.join("fodo-0.1.0.jar"), "").unwrap();
+
+        assert_eq!((none, jar_in(&folder)), (None, Some(folder.join("fodo-0.1.0.jar"))));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

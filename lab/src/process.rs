@@ -4,19 +4,30 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use crate::driver::DriverFailure;
 use crate::limit::{EXIT_MAX, OUTPUT_LINES_KEPT};
+use crate::protocol::LabProtocol;
+
+/// The ports for programs: below those that the system gives to sockets without a port.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// Distance between the first ports of two processes with consecutive numbers.
+const PORT_STEP: u32 = 397;
 
 /// The ports of one server and its clients, chosen so that they do not reach other programs on this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// Port for searches and, if it is free, circuits.
+    /// Port of Channel Access for searches and, if it is free, circuits.
     pub server: u16,
+    /// Port of pvAccess for searches and circuits.
+    pub pva: u16,
     /// Port for beacons.
     pub repeater: u16,
     /// Address of the server.
@@ -28,12 +39,19 @@ pub struct Ports {
 impl Ports {
     /// Chooses ports that are free at the moment, for TCP and UDP.
     pub fn free() -> std::io::Result<Ports> {
-        let (server, _hold) = free_port()?;
-        let (repeater, _hold) = free_port()?;
-        Ok(Ports { server, repeater, host: Ipv4Addr::LOCALHOST, network_of: None })
+        let (server, pva, repeater) = (free_port()?, free_port()?, free_port()?);
+        Ok(Ports { server, pva, repeater, host: Ipv4Addr::LOCALHOST, network_of: None })
     }
 
-    /// The environment variables that restrict Channel Access to this host and these ports.
+    /// Port for circuits of a protocol.
+    pub fn port_of(self, protocol: LabProtocol) -> u16 {
+        match protocol {
+            LabProtocol::Ca => self.server,
+            LabProtocol::Pva => self.pva,
+        }
+    }
+
+    /// The environment variables that restrict Channel Access and pvAccess to this host and these ports.
     fn environment(self) -> Vec<(&'static str, String)> {
         let host = self.host.to_string();
         let server = self.server.to_string();
@@ -50,22 +68,35 @@ impl Ports {
             ("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO".into()),
             ("EPICS_PVA_ADDR_LIST", host.clone()),
             ("EPICS_PVA_AUTO_ADDR_LIST", "NO".into()),
-            ("EPICS_PVAS_INTF_ADDR_LIST", host),
+            ("EPICS_PVA_BROADCAST_PORT", self.pva.to_string()),
+            ("EPICS_PVA_SERVER_PORT", self.pva.to_string()),
+            ("EPICS_PVA_MAX_ARRAY_BYTES", "1000000000".into()),
+            ("EPICS_PVAS_INTF_ADDR_LIST", host.clone()),
+            ("EPICS_PVAS_SERVER_PORT", self.pva.to_string()),
+            ("EPICS_PVAS_BROADCAST_PORT", self.pva.to_string()),
+            ("EPICS_PVAS_BEACON_ADDR_LIST", host),
+            ("EPICS_PVAS_AUTO_BEACON_ADDR_LIST", "NO".into()),
         ]
     }
 }
 
-fn free_port() -> std::io::Result<(u16, (TcpListener, UdpSocket))> {
-    let mut failure = None;
+/// A port that this process has not chosen before. Sockets without a port of their own do not get it either, while its
+/// program starts or restarts.
+fn free_port() -> std::io::Result<u16> {
+    static N_CHOSEN: AtomicU32 = AtomicU32::new(0);
+    // Other processes begin elsewhere.
+    let first = std::process::id().wrapping_mul(PORT_STEP);
+    let mut failure = std::io::ErrorKind::AddrInUse.into();
     for _attempt in 0..100 {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = tcp.local_addr()?.port();
-        match UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(udp) => return Ok((port, (tcp, udp))),
-            Err(error) => failure = Some(error),
+        let number = first.wrapping_add(N_CHOSEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+        let address = (Ipv4Addr::LOCALHOST, port);
+        match UdpSocket::bind(address).and_then(|_udp| TcpListener::bind(address)) {
+            Ok(_tcp) => return Ok(port),
+            Err(error) => failure = error,
         }
     }
-    Err(failure.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::AddrInUse)))
+    Err(failure)
 }
 
 /// A process to start.
@@ -151,7 +182,11 @@ impl ChildProcess {
     }
 
     /// Waits for an output line that `accept` converts; other lines are kept to explain an exit.
-    pub fn wait_for<T>(&mut self, timeout: Duration, accept: impl Fn(&str) -> Option<T>) -> Result<T, DriverFailure> {
+    pub fn wait_for<T>(
+        &mut self,
+        timeout: Duration,
+        mut accept: impl FnMut(&str) -> Option<T>,
+    ) -> Result<T, DriverFailure> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -165,6 +200,11 @@ impl ChildProcess {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             }
         }
+    }
+
+    /// The last line of its output, other than answers, that contains this text.
+    pub fn printed(&self, text: &str) -> Option<String> {
+        self.last.iter().rev().find(|line| line.contains(text)).cloned()
     }
 
     fn keep(&mut self, line: String) {
@@ -225,7 +265,7 @@ fn forward_lines(stream: impl Read + Send + 'static, lines: Sender<String>) {
 /// and becomes the program: all threads of a peer inherit the pinning, and no unsafe code is needed.
 #[cfg(target_os = "linux")]
 fn wrapped(launch: &Launch) -> std::io::Result<Command> {
-    let this = std::env::current_exe()?;
+    let this = crate::program::path()?;
     let mut command = crate::hosts::command_within(launch.ports.network_of, &this.to_string_lossy());
     command.args(["lab", "worker", "launch"]);
     if let Some(cpu) = launch.cpu {
@@ -275,7 +315,8 @@ mod tests {
 
     #[test]
     fn child_processes_use_loopback_addresses_and_no_automatic_address_lists() {
-        let environment = Ports { server: 1, repeater: 2, host: Ipv4Addr::LOCALHOST, network_of: None }.environment();
+        let environment =
+            Ports { server: 1, pva: 3, repeater: 2, host: Ipv4Addr::LOCALHOST, network_of: None }.environment();
 
         for (name, text) in environment {
             if name.ends_with("AUTO_ADDR_LIST") || name.ends_with("AUTO_BEACON_ADDR_LIST") {
@@ -290,7 +331,7 @@ mod tests {
     fn free_ports_are_distinct_and_not_standard_epics_ports() {
         let ports = Ports::free().unwrap();
 
-        assert_ne!(ports.server, ports.repeater);
-        assert!(![5064, 5065, 5075, 5076].contains(&ports.server));
+        assert!(ports.server != ports.repeater && ports.pva != ports.repeater && ports.server != ports.pva);
+        assert!([ports.server, ports.pva].iter().all(|port| ![5064, 5065, 5075, 5076].contains(port)));
     }
 }

@@ -9,6 +9,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use crate::clu::point::{CluPoint, EndNumbers, RequestAccount};
+pub use crate::diamond::point::{EndUsage, StudyPoint};
+pub use crate::load::tally::UpdateRecording;
+pub use crate::nsls2::point::CasePoint;
+pub use crate::protocol::LabProtocol;
 use crate::statistics::Summary;
 pub use crate::warm_up::WarmUp;
 
@@ -75,6 +80,9 @@ pub struct PeerInfo {
 pub struct ResultRow {
     /// `Q1` to `Q31` of the studies, or `L1` and so on for a load.
     pub question: String,
+    /// The protocol; Channel Access in files that do not have the field.
+    #[serde(default)]
+    pub protocol: LabProtocol,
     /// The question, in one line.
     #[serde(default)]
     pub title: String,
@@ -144,6 +152,15 @@ pub struct ResultRow {
     /// Resource usage of each end of a load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resources>,
+    /// The point of study 002 of a row of its suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<StudyPoint>,
+    /// The point of study 003 of a row of its suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<CasePoint>,
+    /// The requests of a row of study 004's suite, whose `protocol` has no meaning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clu: Option<CluPoint>,
 }
 
 /// What one sample measures.
@@ -289,11 +306,13 @@ fn nanoseconds() -> String {
     "ns".into()
 }
 
-/// Identifies a row across files: question, series, variant, point, client, server.
+/// Identifies a row across files: question, protocol, series, variant, point, client, server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Key {
     /// As in [`ResultRow`], and so are the rest.
     pub question: String,
+    /// The protocol.
+    pub protocol: LabProtocol,
     /// Placement.
     pub series: String,
     /// Which PVs.
@@ -308,9 +327,9 @@ pub struct Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Key { question, series, variant, point, client, server } = self;
+        let Key { question, protocol, series, variant, point, client, server } = self;
         let variant = if variant == "none" { String::new() } else { format!(", {variant}") };
-        write!(f, "{question} n={point}, {client} with {server}, {series}{variant}")
+        write!(f, "{question} n={point}, {client} with {server}, {series}{variant}{}", protocol.suffix())
     }
 }
 
@@ -319,6 +338,7 @@ impl ResultRow {
     pub fn key(&self) -> Key {
         Key {
             question: self.question.clone(),
+            protocol: self.protocol,
             series: self.series.clone(),
             variant: self.variant.clone(),
             point: self.point,
@@ -330,6 +350,11 @@ impl ResultRow {
     /// Whether the row has a result.
     pub fn is_measured(&self) -> bool {
         self.verdict == RowVerdict::Measured && !self.samples.is_empty()
+    }
+
+    /// Whether the tables of a study show it, in its own layout.
+    pub fn is_of_study(&self) -> bool {
+        self.study.is_some() || self.case.is_some() || self.clu.is_some()
     }
 
     /// Whether it is a raw socket.
@@ -560,6 +585,15 @@ mod tests {
         let row = &file.rows[0];
         assert_eq!((row.variant.as_str(), row.unit.as_str(), row.per), ("none", "ns", SampleUnit::Operation));
         assert_eq!((row.median, row.total_ns()), (Some(2.0), Some(20.0)));
+        assert_eq!(row.protocol, LabProtocol::Ca);
+    }
+
+    #[test]
+    fn rows_of_two_protocols_have_different_keys() {
+        let (ca, pva) = (row(), ResultRow { protocol: LabProtocol::Pva, ..row() });
+
+        assert_ne!(ca.key(), pva.key());
+        assert_eq!(pva.key().to_string(), format!("{}, pvAccess", ca.key()));
     }
 
     #[test]

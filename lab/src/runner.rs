@@ -13,14 +13,15 @@ use crate::driver::{ClientUnderTest, DriverFailure, DriverProcess, Hello};
 use crate::hosts::TwoHosts;
 use crate::journal::{Journal, TaskOutcome};
 use crate::limit::{
-    CAPROTO_POINT_MAX, FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, PYTHON_POINT_MAX, QUICK_MAX,
-    QUICK_QUESTIONS_MAX, WARM_UP, WARM_UP_QUICK,
+    CAPROTO_POINT_MAX, FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, JAVA_MAX, JAVA_QUESTIONS_MAX,
+    PEER_MONITORS_MAX, PYTHON_POINT_MAX, QUICK_MAX, QUICK_QUESTIONS_MAX, WARM_UP, WARM_UP_QUICK,
 };
 use crate::lines::RowsInProgress;
 use crate::load::suite::{Load, RunConditions};
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{CpuChoice, HostLink, Placement};
+use crate::protocol::LabProtocol;
 use crate::result::{PeerInfo, ResultFile, ResultRow};
 use crate::scenario::{self, DriverTaskRunner, LabTask, MeasuredRequest, Scenario, Suite};
 use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
@@ -32,39 +33,60 @@ pub struct ClientServerPair {
     pub client: ClientUnderTest,
     /// The server.
     pub server: ServerKind,
+    /// The protocol between them.
+    pub protocol: LabProtocol,
 }
 
 impl ClientServerPair {
-    /// The floor, to which every ratio refers.
-    pub const FLOOR: ClientServerPair = ClientServerPair { client: ClientUnderTest::Raw, server: ServerKind::Raw };
+    /// The floor, to which every ratio of Channel Access refers.
+    #[cfg(test)]
+    pub const FLOOR: ClientServerPair =
+        ClientServerPair { client: ClientUnderTest::Raw, server: ServerKind::Raw, protocol: LabProtocol::Ca };
 
     /// Fodo at both ends, where neither end sleeps while the other replies.
     const SPINNING: ClientServerPair =
-        ClientServerPair { client: ClientUnderTest::FodoSpin, server: ServerKind::FodoSpin };
+        ClientServerPair { client: ClientUnderTest::FodoSpin, server: ServerKind::FodoSpin, protocol: LabProtocol::Ca };
 
     /// The pairs that a run measures, in the order of its tables.
     fn selected(settings: &RunSettings) -> Vec<ClientServerPair> {
-        let mut pairs = vec![
-            ClientServerPair::FLOOR,
-            ClientServerPair { client: ClientUnderTest::RawReused, server: ServerKind::Raw },
-        ];
-        for &client in &settings.clients {
-            pairs.extend(settings.servers.iter().map(|&server| ClientServerPair { client, server }));
-            if client == ClientUnderTest::Fodo && settings.servers.contains(&ServerKind::Fodo) {
-                pairs.push(ClientServerPair::SPINNING);
+        settings.suite.protocols().iter().flat_map(|protocol| ClientServerPair::over(*protocol, settings)).collect()
+    }
+
+    fn over(protocol: LabProtocol, settings: &RunSettings) -> Vec<ClientServerPair> {
+        let pair = |client, server| ClientServerPair { client, server, protocol };
+        let mut pairs =
+            vec![pair(ClientUnderTest::Raw, ServerKind::Raw), pair(ClientUnderTest::RawReused, ServerKind::Raw)];
+        let clients = settings.clients.iter().filter(|client| client.is_measured_over(protocol));
+        let servers: Vec<ServerKind> =
+            settings.servers.iter().copied().filter(|server| server.is_measured_over(protocol)).collect();
+        for &client in clients {
+            pairs.extend(servers.iter().map(|&server| pair(client, server)));
+            if settings.suite == Suite::Java && servers.contains(&ServerKind::SoftIoc) {
+                // With the server of the studies only: each is one more virtual machine to start and to warm up.
+                let is_its = |variant: &&ClientUnderTest| {
+                    variant.variant_of() == client && **variant != client && !settings.clients.contains(variant)
+                };
+                let variants = ClientUnderTest::JAVA_VARIANTS.iter().filter(is_its);
+                pairs.extend(variants.map(|&variant| pair(variant, ServerKind::SoftIoc)));
             }
-            if client == ClientUnderTest::Fodo {
-                let own = settings.servers.iter().filter(|&&server| server != ServerKind::Caproto);
-                pairs.extend(own.map(|&server| ClientServerPair { client: ClientUnderTest::FodoInto, server }));
+            if client != ClientUnderTest::Fodo {
+                continue;
             }
+            let is_spinning = protocol == LabProtocol::Ca && servers.contains(&ServerKind::Fodo);
+            pairs.extend(is_spinning.then_some(ClientServerPair::SPINNING));
+            let own = servers.iter().filter(|&&server| server != ServerKind::Caproto);
+            pairs.extend(own.map(|&server| pair(ClientUnderTest::FodoInto, server)));
         }
         pairs
     }
 
     /// Whether the pair measures this task. A raw socket measures nothing without bytes to move, and no commands.
-    /// Reused memory makes no difference for small answers. External drivers do not measure the requests that compare
-    /// Fodo and libca only.
+    /// Reused memory makes no difference for small answers. Of the clients that start slowly only Fodo in Java measures
+    /// puts without a reply, and it and core-pva measure gets in flight. Variants in Java measure monitors and arrays.
     pub fn answers(self, task: &LabTask) -> bool {
+        if self.protocol != task.protocol {
+            return false;
+        }
         match self.client {
             ClientUnderTest::Raw => !matches!(
                 task.request,
@@ -78,7 +100,12 @@ impl ClientServerPair {
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             // A peer starts threads for each context and each client: tens of thousands.
             _ if task.request == MeasuredRequest::ContextsAtWork => {
-                self.client == ClientUnderTest::Fodo && self.server == ServerKind::Fodo
+                matches!(self.client, ClientUnderTest::Fodo | ClientUnderTest::FodoJava)
+                    && self.server == ServerKind::Fodo
+            }
+            _ if task.request == MeasuredRequest::MonitorAtOnce && task.point > PEER_MONITORS_MAX => {
+                matches!(self.client, ClientUnderTest::Fodo | ClientUnderTest::FodoJava)
+                    && self.server == ServerKind::Fodo
             }
             client
                 if client.is_python()
@@ -87,10 +114,18 @@ impl ClientServerPair {
             {
                 false
             }
-            client if client.external().is_some() || self.server == ServerKind::Caproto => {
+            client if client.variant_of() != client => {
+                task.is_for_external && !task.is_cold && client.variant_answers(task.request)
+            }
+            client if client.starts_slowly() || self.server == ServerKind::Caproto => {
                 let is_measured_by = task.is_for_external && !task.without.contains(&client);
-                is_measured_by
-                    && !matches!(task.request, MeasuredRequest::PutUnconfirmedAtOnce | MeasuredRequest::GetInFlight)
+                match task.request {
+                    MeasuredRequest::PutUnconfirmedAtOnce => is_measured_by && client == ClientUnderTest::FodoJava,
+                    MeasuredRequest::GetInFlight => {
+                        is_measured_by && matches!(client, ClientUnderTest::FodoJava | ClientUnderTest::CorePva)
+                    }
+                    _ => is_measured_by,
+                }
             }
             _ => true,
         }
@@ -100,21 +135,21 @@ impl ClientServerPair {
     /// operation are measured on two cores, which is their better case, and with the client on all CPUs; caproto's
     /// server is measured on two cores.
     fn is_measured(self, placement: Placement) -> bool {
-        let is_external = self.client.external().is_some();
+        let is_external = self.client.starts_slowly();
         if self == ClientServerPair::SPINNING {
             // On one core the polling end would keep the other from replying.
             return placement == Placement::TwoCores;
         }
         match placement {
             Placement::OneCore => !is_external && self.server != ServerKind::Caproto,
-            Placement::ClientNotPinned => self.server != ServerKind::Caproto,
+            Placement::ClientNotPinned => self.server != ServerKind::Caproto && self.client.variant_of() == self.client,
             _ => true,
         }
     }
 
     /// Whether one process does all repetitions, because starting and warming it up takes longer than measuring.
     fn stays(self) -> bool {
-        self.client.external().is_some()
+        self.client.starts_slowly()
     }
 }
 
@@ -197,10 +232,11 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
     let pairs = ClientServerPair::selected(settings);
     let missing = missing(&pairs, peers);
-    let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &cpus), &missing);
+    let mut lines = RowsInProgress::new(&scenarios, &tasks, &places(&pairs, &cpus, settings.suite), &missing);
     let (questions_max, most) = match settings.suite {
         Suite::Quick => (QUICK_QUESTIONS_MAX, QUICK_MAX),
-        Suite::Full | Suite::Ioc => (FULL_QUESTIONS_MAX, FULL_MAX),
+        Suite::Full | Suite::Ioc | Suite::Pva => (FULL_QUESTIONS_MAX, FULL_MAX),
+        Suite::Java => (JAVA_QUESTIONS_MAX, JAVA_MAX),
     };
     let hosts = lines.need_hosts().then(TwoHosts::make);
     if let Some(Err(why)) = &hosts {
@@ -233,7 +269,7 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
     progress.finish_and_clear();
     let mut result = ResultFile::new(settings.suite.text(), &machine.date);
     result.duration_s = start.elapsed().as_secs_f64();
-    result.machine = context.machine(&machine, hosts.as_ref())?;
+    result.machine = machine_words(&machine, &context.cpus, hosts.as_ref())?;
     result.settings = map(settings)?;
     result.settings.insert("resumed".into(), keeping.is_some_and(|keep| keep.is_resumed).into());
     result.peers = peers_of(settings, peers, &hellos, &missing);
@@ -245,7 +281,7 @@ pub fn run(settings: &RunSettings, peers: &Peers, keeping: Option<&JournalOption
 /// The header of a journal: only a run with the same arguments, build and peers may continue it.
 fn header(settings: &RunSettings, machine: &Machine, peers: &Peers) -> std::io::Result<String> {
     let mut header = map(settings)?;
-    let built = std::env::current_exe().and_then(|this| this.metadata()?.modified());
+    let built = crate::program::path().and_then(|this| this.metadata()?.modified());
     let built = built.ok().and_then(|at| Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs()));
     header.insert("fodo_version".into(), machine.fodo_version.clone().into());
     header.insert("fodo_built_unix_s".into(), built.into());
@@ -297,15 +333,18 @@ fn peers_of(
     known
 }
 
-fn places(pairs: &[ClientServerPair], cpus: &CpuChoice) -> Vec<(ClientServerPair, Placement)> {
+fn places(pairs: &[ClientServerPair], cpus: &CpuChoice, suite: Suite) -> Vec<(ClientServerPair, Placement)> {
     let mut places = Vec::new();
-    for placement in cpus.placements() {
+    // A virtual machine needs a core of its own, and the studies had one for each end.
+    let is_selected = |placement: &Placement| suite != Suite::Java || *placement == cpus.apart();
+    for placement in cpus.placements().into_iter().filter(is_selected) {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
-    if cfg!(target_os = "linux") {
+    if cfg!(target_os = "linux") && suite != Suite::Java {
         // Only pairs that are compared with the floor; the others would be as slow as on one host.
         let is_there = |pair: &&ClientServerPair| {
-            pair.client.external().is_none()
+            pair.protocol == LabProtocol::Ca
+                && pair.client.external().is_none()
                 && pair.server != ServerKind::Caproto
                 && **pair != ClientServerPair::SPINNING
         };
@@ -334,12 +373,21 @@ fn start_servers(
     // Removed at the end of this function: every server has read it, and an interrupted run leaves no file behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
-    for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::FodoSpin, ServerKind::SoftIoc, ServerKind::Caproto] {
+    let kinds = [
+        ServerKind::Raw,
+        ServerKind::Fodo,
+        ServerKind::FodoSpin,
+        ServerKind::SoftIoc,
+        ServerKind::Caproto,
+        ServerKind::Qsrv2,
+        ServerKind::Qsrv1,
+    ];
+    for kind in kinds {
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }
         for &(link, hosts) in
-            links.iter().filter(|(link, _)| *link == HostLink::Loopback || kind != ServerKind::Caproto)
+            links.iter().filter(|(link, _)| *link == HostLink::Loopback || kind.is_measured_between_hosts())
         {
             let hosts = hosts.map(|hosts| (hosts, link));
             match ServerUnderTest::start(kind, &database.path(), cpus.server_cpu, hosts, peers) {
@@ -362,7 +410,8 @@ fn driver_runs(pairs: &[ClientServerPair], cpus: &CpuChoice, settings: &RunSetti
         placement: *placement,
         repetition,
     };
-    let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, cpus).into_iter().partition(|(pair, _)| pair.stays());
+    let (staying, coming): (Vec<_>, Vec<_>) =
+        places(pairs, cpus, settings.suite).into_iter().partition(|(pair, _)| pair.stays());
     let mut blocks: Vec<Vec<Vec<DriverRun>>> = (0..settings.repetitions)
         .map(|repetition| {
             let is_selected = |place: &&(ClientServerPair, Placement)| {
@@ -384,7 +433,8 @@ fn driver_runs(pairs: &[ClientServerPair], cpus: &CpuChoice, settings: &RunSetti
     blocks.concat().concat()
 }
 
-fn progress(n: usize) -> ProgressBar {
+/// The progress bar of a run with `n` pieces of work.
+pub fn progress(n: usize) -> ProgressBar {
     let progress = ProgressBar::new(n as u64);
     match ProgressStyle::with_template("{wide_bar} {pos}/{len}, {eta} left: {msg}") {
         Ok(style) => progress.with_style(style),
@@ -408,24 +458,24 @@ fn order(tasks: &[LabTask], seed: u64) -> Vec<usize> {
     groups.concat()
 }
 
-impl RunContext<'_> {
-    /// The machine of the results.
-    fn machine(
-        &self,
-        machine: &Machine,
-        hosts: Option<&Result<TwoHosts, String>>,
-    ) -> std::io::Result<Map<String, Value>> {
-        let mut words = map(machine)?;
-        words.insert("server_cpu".into(), serde_json::to_value(self.cpus.server_cpu)?);
-        words.insert("other_cpu".into(), serde_json::to_value(self.cpus.other_cpu)?);
-        words.insert("cpus_are_siblings".into(), self.cpus.are_siblings.into());
-        if let Some(hosts) = hosts {
-            let link = hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone());
-            words.insert("two_hosts".into(), link.into());
-        }
-        Ok(words)
+/// The machine of the results.
+pub fn machine_words(
+    machine: &Machine,
+    cpus: &CpuChoice,
+    hosts: Option<&Result<TwoHosts, String>>,
+) -> std::io::Result<Map<String, Value>> {
+    let mut words = map(machine)?;
+    words.insert("server_cpu".into(), serde_json::to_value(cpus.server_cpu)?);
+    words.insert("other_cpu".into(), serde_json::to_value(cpus.other_cpu)?);
+    words.insert("cpus_are_siblings".into(), cpus.are_siblings.into());
+    if let Some(hosts) = hosts {
+        let link = hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone());
+        words.insert("two_hosts".into(), link.into());
     }
+    Ok(words)
+}
 
+impl RunContext<'_> {
     /// The rows of each load, measured now or before an interruption.
     fn load_rows(
         &self,
@@ -506,7 +556,8 @@ impl RunContext<'_> {
     ) -> Result<DriverTaskRunner, DriverFailure> {
         let cpu = self.cpus.client_cpu(driver_run.placement);
         let slower_per_cent = self.settings.slower_per_cent;
-        let conversation = DriverProcess::start(driver_run.pair.client, server, cpu, slower_per_cent, self.peers)?;
+        let ClientServerPair { client, protocol, .. } = driver_run.pair;
+        let conversation = DriverProcess::start((client, protocol), server, cpu, slower_per_cent, self.peers)?;
         hellos.entry(driver_run.pair.client).or_insert_with(|| conversation.hello().clone());
         let bounds = if self.settings.suite == Suite::Quick { WARM_UP_QUICK } else { WARM_UP };
         Ok(DriverTaskRunner::new(conversation, bounds))
@@ -520,6 +571,9 @@ impl RunContext<'_> {
         runner: &mut Option<DriverTaskRunner>,
         hellos: &mut HashMap<ClientUnderTest, Hello>,
     ) -> Result<scenario::TaskTimes, DriverFailure> {
+        if driver_run.pair.server != ServerKind::Raw {
+            task.enough_descriptors(scenario::n_descriptors_max())?;
+        }
         let salt = (driver_run.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
         if task.is_cold {
             return self.begin(driver_run, server, hellos)?.measure(task, salt);
@@ -568,14 +622,62 @@ mod tests {
         let selected = ClientServerPair::selected(&settings(Suite::Quick));
 
         assert!(selected.contains(&ClientServerPair::FLOOR));
-        assert_eq!(selected.len(), 2 + 2 * 2);
+        // Two floors for each protocol.
+        assert_eq!(selected.len(), 2 * 2 + 2 * 2);
+    }
+
+    #[test]
+    fn a_run_over_pvaccess_has_only_pairs_that_speak_it_and_its_own_floor() {
+        let clients = ClientUnderTest::ALL.to_vec();
+        let servers = vec![ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Qsrv2, ServerKind::Qsrv1];
+
+        let selected = ClientServerPair::selected(&RunSettings { clients, servers, ..settings(Suite::Pva) });
+
+        assert!(selected.iter().all(|pair| pair.protocol == LabProtocol::Pva));
+        let names: Vec<(&str, &str)> =
+            selected.iter().skip(2).map(|pair| (pair.client.text(), pair.server.text())).collect();
+        let of = |client| ["fodo", "qsrv2", "qsrv1"].map(|server| (client, server));
+        let clients = ["fodo", "fodo-into", "fodo-java", "pvxs", "p4p", "core-pva"];
+        assert_eq!(names, clients.map(of).concat());
+        assert_eq!((selected[0].client, selected[0].server), (ClientUnderTest::Raw, ServerKind::Raw));
+    }
+
+    #[test]
+    fn variants_in_java_run_with_softioc_in_the_suite_java_and_answer_only_where_they_differ() {
+        let clients = vec![ClientUnderTest::PsiCa, ClientUnderTest::FodoJava];
+        let servers = vec![ServerKind::Fodo, ServerKind::SoftIoc];
+        let of = |suite| {
+            let run = RunSettings { clients: clients.clone(), servers: servers.clone(), ..settings(suite) };
+            ClientServerPair::selected(&run)
+        };
+        let is_variant = |pair: &&ClientServerPair| ClientUnderTest::JAVA_VARIANTS.contains(&pair.client);
+
+        let (java, full) = (of(Suite::Java), of(Suite::Full));
+
+        assert_eq!(java.iter().filter(is_variant).count(), ClientUnderTest::JAVA_VARIANTS.len());
+        assert!(java.iter().filter(is_variant).all(|pair| pair.server == ServerKind::SoftIoc));
+        assert_eq!(full.iter().filter(is_variant).count(), 0);
+        let tasks = scenario::tasks(&Scenario::all().unwrap(), Suite::Java, usize::MAX);
+        let requests = |client| {
+            let pair = ClientServerPair { client, server: ServerKind::SoftIoc, protocol: LabProtocol::Ca };
+            let mut requests: Vec<MeasuredRequest> =
+                tasks.iter().filter(|task| pair.answers(task)).map(|task| task.request).collect();
+            requests.sort_unstable();
+            requests.dedup();
+            requests
+        };
+        assert_eq!(requests(ClientUnderTest::FodoJavaRows), [MeasuredRequest::MonitorAtOnce]);
+        assert_eq!(requests(ClientUnderTest::FodoJavaInto), [MeasuredRequest::MoveArray]);
+        let both = [MeasuredRequest::MonitorAtOnce, MeasuredRequest::MoveArray];
+        assert_eq!(requests(ClientUnderTest::PsiCaStriped), both);
+        assert_eq!(requests(ClientUnderTest::FodoJavaExecutor), both);
     }
 
     #[test]
     fn every_repetition_visits_every_placement_once_in_its_own_order() {
         let settings = RunSettings { clients: vec![ClientUnderTest::Libca], ..settings(Suite::Full) };
         let pairs = ClientServerPair::selected(&settings);
-        let places = places(&pairs, &cpus());
+        let places = places(&pairs, &cpus(), Suite::Full);
 
         let driver_runs = driver_runs(&pairs, &cpus(), &settings);
 
@@ -601,10 +703,10 @@ mod tests {
         for suite in [Suite::Quick, Suite::Full] {
             let settings = settings(suite);
 
-            let places = places(&ClientServerPair::selected(&settings), &cpus());
+            let places = places(&ClientServerPair::selected(&settings), &cpus(), suite);
 
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
-                let pair = ClientServerPair { client: ClientUnderTest::Aioca, server };
+                let pair = ClientServerPair { client: ClientUnderTest::Aioca, server, protocol: LabProtocol::Ca };
                 let of_aioca: Vec<Placement> =
                     places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
                 assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
@@ -621,9 +723,26 @@ mod tests {
     }
 
     #[test]
+    fn the_suite_java_is_measured_on_two_cores_and_a_million_monitors_with_fodo_at_both_ends() {
+        let clients = vec![ClientUnderTest::Fodo, ClientUnderTest::FodoJava, ClientUnderTest::PsiCa];
+        let settings = RunSettings { clients, ..settings(Suite::Java) };
+
+        let places = places(&ClientServerPair::selected(&settings), &cpus(), Suite::Java);
+
+        assert!(places.iter().all(|(_, placement)| *placement == Placement::TwoCores));
+        let tasks = scenario::tasks(&Scenario::all().unwrap(), Suite::Java, usize::MAX);
+        let is_it = |task: &&LabTask| task.request == MeasuredRequest::MonitorAtOnce && task.point == 1_000_000;
+        let million = tasks.iter().find(is_it).unwrap();
+        let answering = places.iter().map(|(pair, _)| pair).filter(|pair| pair.answers(million));
+        let names: Vec<(&str, &str)> = answering.map(|pair| (pair.client.text(), pair.server.text())).collect();
+        assert_eq!(names, [("raw", "raw"), ("fodo", "fodo"), ("fodo-java", "fodo")]);
+    }
+
+    #[test]
     fn python_clients_are_measured_up_to_a_thousand_channels_and_with_all_arrays() {
         let scenarios = Scenario::all().unwrap();
-        let aioca = ClientServerPair { client: ClientUnderTest::Aioca, server: ServerKind::Fodo };
+        let aioca =
+            ClientServerPair { client: ClientUnderTest::Aioca, server: ServerKind::Fodo, protocol: LabProtocol::Ca };
 
         for task in scenario::tasks(&scenarios, Suite::Full, usize::MAX).iter().filter(|task| aioca.answers(task)) {
             assert!(task.point <= PYTHON_POINT_MAX || task.request == MeasuredRequest::MoveArray, "{task:?}");

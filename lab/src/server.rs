@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,10 @@ use crate::driver::DriverFailure;
 use crate::driver::external::{self, External};
 use crate::hosts::{self, TwoHosts};
 use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
-use crate::peers::Peers;
+use crate::peers::{self, Peers};
 use crate::placement::HostLink;
 use crate::process::{ChildProcess, Launch, Ports};
+use crate::protocol::LabProtocol;
 
 /// The database of every server, embedded so that the laboratory runs from any directory. The file is a link, of which
 /// the package contains the target.
@@ -68,6 +70,18 @@ pub enum ServerKind {
     SoftIoc,
     /// NSLS-II's server, all Python, with the same PVs but without records.
     Caproto,
+    /// QSRV2: the database of EPICS Base, served over pvAccess by pvxs.
+    Qsrv2,
+    /// QSRV1: the database of EPICS Base, served over pvAccess by pvAccessCPP.
+    Qsrv1,
+    /// The IOC of the package `fodo`, whose records Python sets: for loads only.
+    FodoPython,
+    /// The server of PVs of the package `fodo`: for loads only.
+    FodoShared,
+    /// pythonSoftIOC, whose records Python sets: for loads only.
+    Softioc,
+    /// The server of PVs of p4p: for loads only.
+    P4p,
     /// A raw socket.
     #[value(skip)]
     Raw,
@@ -81,6 +95,12 @@ impl ServerKind {
             ServerKind::FodoSpin => "fodo-spin",
             ServerKind::SoftIoc => "soft-ioc",
             ServerKind::Caproto => "caproto",
+            ServerKind::Qsrv2 => "qsrv2",
+            ServerKind::Qsrv1 => "qsrv1",
+            ServerKind::FodoPython => "fodo-python",
+            ServerKind::FodoShared => "fodo-shared",
+            ServerKind::Softioc => "softioc",
+            ServerKind::P4p => "p4p",
             ServerKind::Raw => "raw",
         }
     }
@@ -88,8 +108,11 @@ impl ServerKind {
     /// Which of its prerequisites is missing.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self {
-            ServerKind::SoftIoc => peers.epics.as_ref().err().cloned(),
+            ServerKind::SoftIoc | ServerKind::Qsrv1 => peers.epics.as_ref().err().cloned(),
+            ServerKind::Qsrv2 => external::missing_package("pvxslibs", peers).err(),
             ServerKind::Caproto => External::Caproto.missing(peers),
+            ServerKind::FodoPython | ServerKind::FodoShared => peers::fodo_package(peers).err(),
+            ServerKind::Softioc | ServerKind::P4p => external::missing_package(self.text(), peers).err(),
             ServerKind::Fodo | ServerKind::FodoSpin | ServerKind::Raw => None,
         }
     }
@@ -98,14 +121,46 @@ impl ServerKind {
 impl ServerKind {
     /// Whether it is another implementation.
     pub fn is_peer(self) -> bool {
-        matches!(self, ServerKind::SoftIoc | ServerKind::Caproto)
+        use ServerKind::{Fodo, FodoPython, FodoShared, FodoSpin, Raw};
+        !matches!(self, Fodo | FodoSpin | FodoPython | FodoShared | Raw)
+    }
+
+    /// Whether it reports the updates that it sends and merges under load.
+    pub fn counts_updates(self) -> bool {
+        use ServerKind::{Fodo, FodoPython, FodoShared};
+        matches!(self, Fodo | FodoPython | FodoShared)
+    }
+
+    /// Whether it is a program in Python that changes its own values; it serves loads only.
+    pub fn is_set_by_python(self) -> bool {
+        use ServerKind::{FodoPython, FodoShared, P4p, Softioc};
+        matches!(self, FodoPython | FodoShared | Softioc | P4p)
+    }
+
+    /// Whether it is measured between two hosts.
+    pub fn is_measured_between_hosts(self) -> bool {
+        self.is_measured_over(LabProtocol::Ca) && self != ServerKind::Caproto && !self.is_set_by_python()
+    }
+
+    /// Whether it is measured over this protocol.
+    pub fn is_measured_over(self, protocol: LabProtocol) -> bool {
+        match self {
+            ServerKind::Fodo | ServerKind::FodoPython | ServerKind::Softioc | ServerKind::Raw => true,
+            ServerKind::FodoSpin | ServerKind::SoftIoc | ServerKind::Caproto => protocol == LabProtocol::Ca,
+            ServerKind::Qsrv2 | ServerKind::Qsrv1 | ServerKind::FodoShared | ServerKind::P4p => {
+                protocol == LabProtocol::Pva
+            }
+        }
     }
 
     /// A peer's version.
     pub fn version(self, peers: &Peers) -> Option<String> {
         match self {
-            ServerKind::SoftIoc => peers.epics.as_ref().ok().map(|epics| epics.version.clone()),
+            ServerKind::SoftIoc | ServerKind::Qsrv1 => peers.epics.as_ref().ok().map(|epics| epics.version.clone()),
+            ServerKind::Qsrv2 => external::package_version("pvxslibs", peers).ok(),
             ServerKind::Caproto => External::Caproto.version(peers),
+            ServerKind::Softioc | ServerKind::P4p => external::package_version(self.text(), peers).ok(),
+            ServerKind::FodoPython | ServerKind::FodoShared => None,
             ServerKind::Fodo | ServerKind::FodoSpin | ServerKind::Raw => None,
         }
     }
@@ -116,8 +171,26 @@ impl ServerKind {
 pub struct ServerUnderTest {
     ports: Ports,
     process: ChildProcess,
-    /// The delay between it and its clients, if there is one.
-    _delay: Option<ChildProcess>,
+    metrics: Option<SocketAddr>,
+    /// The delays between it and its clients, one for each protocol.
+    delays: Vec<ChildProcess>,
+}
+
+/// What a server is started with in addition to its database.
+#[derive(Clone, Debug)]
+pub struct ServerExtras {
+    /// Environment variables.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// The protocols whose circuits pass the delay of a delayed link.
+    pub delayed: Vec<LabProtocol>,
+    /// Whether Fodo's IOC serves metrics, which count its updates.
+    pub has_metrics: bool,
+}
+
+impl Default for ServerExtras {
+    fn default() -> Self {
+        ServerExtras { variables: Vec::new(), delayed: vec![LabProtocol::Ca], has_metrics: false }
+    }
 }
 
 impl ServerUnderTest {
@@ -130,13 +203,25 @@ impl ServerUnderTest {
         hosts: Option<(&TwoHosts, HostLink)>,
         peers: &Peers,
     ) -> Result<ServerUnderTest, DriverFailure> {
+        ServerUnderTest::start_with(kind, database, cpu, hosts, peers, ServerExtras::default())
+    }
+
+    /// The same with variables or metrics, and over other protocols than Channel Access through a delay.
+    pub fn start_with(
+        kind: ServerKind,
+        database: &Path,
+        cpu: Option<usize>,
+        hosts: Option<(&TwoHosts, HostLink)>,
+        peers: &Peers,
+        extras: ServerExtras,
+    ) -> Result<ServerUnderTest, DriverFailure> {
         let who = kind.text().to_owned();
         let unavailable = |why: String| DriverFailure::Unavailable { who: who.clone(), why };
         let mut ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
         if let Some((hosts, _)) = hosts {
             ports = Ports { host: hosts::SERVER, network_of: Some(hosts.server_number()), ..ports };
         }
-        let this = std::env::current_exe().map_err(|why| unavailable(why.to_string()))?;
+        let this = crate::program::path().map_err(|why| unavailable(why.to_string()))?;
         let (program, args) = match kind {
             ServerKind::Fodo | ServerKind::FodoSpin => (this, fodo_ioc_words(database, ports)),
             ServerKind::Raw => {
@@ -146,31 +231,59 @@ impl ServerUnderTest {
                 let epics = peers.epics.as_ref().map_err(|why| unavailable(why.clone()))?;
                 (epics.python.clone(), softioc_words(database))
             }
+            ServerKind::Qsrv2 | ServerKind::Qsrv1 => {
+                let epics = peers.epics.as_ref().map_err(|why| unavailable(why.clone()))?;
+                let module = if kind == ServerKind::Qsrv2 { "pvxslibs.ioc" } else { "epicscorelibs.ioc" };
+                (epics.python.clone(), vec!["-m".into(), module.into(), "-d".into(), database.into()])
+            }
             ServerKind::Caproto => external::caproto_server(database, peers).map_err(&unavailable)?,
+            ServerKind::FodoPython | ServerKind::FodoShared | ServerKind::Softioc | ServerKind::P4p => {
+                return Err(unavailable("it serves loads only".into()));
+            }
         };
-        let variables = (kind == ServerKind::FodoSpin).then(spinning).into_iter().collect();
+        let spinning = (kind == ServerKind::FodoSpin).then(spinning);
+        let variables = extras.variables.into_iter().chain(spinning).collect();
+        let metrics_words = (kind == ServerKind::Fodo && extras.has_metrics)
+            .then(|| ["--metrics".into(), format!("{}:0", ports.host).into()]);
+        let args = args.into_iter().chain(metrics_words.into_iter().flatten()).collect();
         let launch = Launch { who, program, args, cpu, ports, variables };
         let mut process = ChildProcess::start(&launch)?;
+        let mut metrics = None;
         let ports = process.wait_for(SERVER_START_MAX, |line| match kind {
-            ServerKind::Fodo | ServerKind::FodoSpin => line.starts_with("fodo ioc: serving").then_some(ports),
-            ServerKind::SoftIoc => line.contains("IOC Running").then_some(ports),
+            ServerKind::Fodo | ServerKind::FodoSpin => {
+                metrics = metrics_of(line);
+                line.starts_with("fodo ioc: serving").then_some(ports)
+            }
+            ServerKind::SoftIoc | ServerKind::Qsrv2 | ServerKind::Qsrv1 => {
+                line.contains("IOC Running").then_some(ports)
+            }
             ServerKind::Caproto => (line == CAPROTO_READY).then_some(ports),
+            ServerKind::FodoPython | ServerKind::FodoShared | ServerKind::Softioc | ServerKind::P4p => None,
             ServerKind::Raw => {
                 let port = line.strip_prefix(RAW_READY)?.trim().parse().ok()?;
                 Some(Ports { server: port, ..ports })
             }
         })?;
-        if let Some((hosts, HostLink::Delayed)) = hosts {
-            let (ports, delay) = hosts.delayed(ports)?;
-            return Ok(ServerUnderTest { ports, process, _delay: Some(delay) });
-        }
         let network_of = hosts.map(|(hosts, _)| hosts.client_number());
-        Ok(ServerUnderTest { ports: Ports { network_of, ..ports }, process, _delay: None })
+        let mut server = ServerUnderTest { ports: Ports { network_of, ..ports }, process, metrics, delays: Vec::new() };
+        if let Some((hosts, HostLink::Delayed)) = hosts {
+            for protocol in extras.delayed {
+                let (delayed, delay) = hosts.delayed(ports, protocol)?;
+                server.ports = delayed;
+                server.delays.push(delay);
+            }
+        }
+        Ok(server)
     }
 
     /// Its ports and address, and the network of its clients.
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// Where it serves its metrics, if it was started to count updates.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// See [`ChildProcess::number`].
@@ -189,6 +302,11 @@ const CAPROTO_READY: &str = "caproto serves";
 
 /// Prefix of the line in which the raw server prints its port.
 pub const RAW_READY: &str = "raw server on port ";
+
+/// The address of the metrics in the line with which `fodo ioc` starts to serve.
+fn metrics_of(line: &str) -> Option<SocketAddr> {
+    line.split_once("metrics on http://")?.1.split_once('/')?.0.parse().ok()
+}
 
 fn fodo_ioc_words(database: &Path, ports: Ports) -> Vec<OsString> {
     let port = ports.server.to_string();

@@ -2,9 +2,13 @@
 
 use std::fmt::Write;
 
+use crate::report::case_tables;
+use crate::report::clu_tables;
 use crate::report::number;
 use crate::report::published::PublishedStudy;
-use crate::result::{QuestionAnswer, ResultFile, ResultRow, RowVerdict};
+use crate::report::study_tables;
+use crate::report::table::Cell;
+use crate::result::{LabProtocol, QuestionAnswer, ResultFile, ResultRow, RowVerdict};
 use crate::scenario::Scenario;
 
 /// Formats all tables.
@@ -16,23 +20,54 @@ pub fn tables(result: &ResultFile) -> String {
     for answer in grouped(&result.answers_by_question()) {
         text += &answer;
     }
-    let mut known: Vec<(&str, &str, &str)> = Vec::new();
-    for row in &result.rows {
-        let key = (row.question.as_str(), row.variant.as_str(), row.series.as_str());
+    let key_of = |row: &ResultRow| (row.question.clone(), row.protocol, row.variant.clone(), row.series.clone());
+    let mut known = Vec::new();
+    for row in result.rows.iter().filter(|row| !row.is_of_study()) {
+        let key = key_of(row);
         if known.contains(&key) {
             continue;
         }
+        let rows: Vec<&ResultRow> = result.rows.iter().filter(|other| key_of(other) == key).collect();
         known.push(key);
-        let rows: Vec<&ResultRow> = result
-            .rows
-            .iter()
-            .filter(|other| (other.question.as_str(), other.variant.as_str(), other.series.as_str()) == key)
-            .collect();
         let counted = scenarios.iter().find(|scenario| scenario.question == row.question);
         let points_are = counted.map_or("n", |scenario| scenario.points_are.as_str());
         text += &table(&rows, points_are, &studies, &mut notes);
     }
+    let of_study = of_study(result);
+    if !of_study.is_empty() {
+        return text + &notes.text() + &of_study + &format!("{:.0} s.\n", result.duration_s);
+    }
     text + &notes.text() + &foot(result, &studies)
+}
+
+/// The tables of studies 002 to 004; heads are broken into lines of one word each.
+fn of_study(result: &ResultFile) -> String {
+    let mut text = String::new();
+    let tables = study_tables::tables(result);
+    let tables = tables.into_iter().chain(case_tables::tables(result)).chain(clu_tables::tables(result));
+    for titled in tables {
+        let heads: Vec<Vec<&str>> = titled.table.head.iter().map(|head| head.split(' ').collect()).collect();
+        let n_lines = heads.iter().map(Vec::len).max().unwrap_or(0);
+        let word = |head: &Vec<&str>, line: usize| {
+            let above = n_lines - head.len();
+            line.checked_sub(above).and_then(|at| head.get(at)).map_or(String::new(), |word| (*word).to_owned())
+        };
+        let mut cells: Vec<Vec<String>> =
+            (0..n_lines).map(|line| heads.iter().map(|head| word(head, line)).collect()).collect();
+        for line in &titled.table.lines {
+            cells.push(std::iter::once(line.name.clone()).chain(line.cells.iter().map(cell_of_study)).collect());
+        }
+        let _ = write!(text, "\n{}\n{}", titled.title, aligned(&cells));
+        for note in &titled.notes {
+            let _ = writeln!(text, "     {note}");
+        }
+    }
+    let legend = [study_tables::legend(result), case_tables::legend(result), clu_tables::legend(result)].concat();
+    if legend.is_empty() { text } else { format!("{text}\n{}\n", legend.join("\n")) }
+}
+
+fn cell_of_study(cell: &Cell) -> String {
+    if cell.detail.is_empty() { cell.main.clone() } else { format!("{} ({})", cell.main, cell.detail) }
 }
 
 fn head(result: &ResultFile) -> String {
@@ -41,8 +76,10 @@ fn head(result: &ResultFile) -> String {
         Some(other) => other.to_string(),
         None => "?".into(),
     };
+    // The suites of studies 002 to 004 have no seed.
+    let order = if result.settings.contains_key("seed") { " in random order" } else { "" };
     let mut text = format!(
-        "{}, {} CPUs, {}\nfodo {} ({}), suite {}, {} repetitions in random order\n",
+        "{}, {} CPUs, {}\nfodo {} ({}), suite {}, {} repetitions{order}\n",
         of("cpu_model"),
         of("n_cpus"),
         of("kernel"),
@@ -153,15 +190,24 @@ fn table(rows: &[&ResultRow], points_are: &str, studies: &[PublishedStudy], note
             points.push(row.point);
         }
     }
-    // An array is one operation, whatever its length.
+    // An array is one operation, whatever its length. The studies are of Channel Access.
     let of_study = |study: &PublishedStudy, point: u64| {
+        if first.protocol != LabProtocol::Ca {
+            return None;
+        }
         let n = if first.bytes.is_some() { 1 } else { point.max(1) };
         study.total_ns(&first.question, &first.series, point).map(|ns| ns / n as f64)
     };
     let studies: Vec<&PublishedStudy> =
         studies.iter().filter(|study| points.iter().any(|point| of_study(study, *point).is_some())).collect();
-    let title =
-        format!("\n{}: {}\n     {}{}\n", first.question, first.title, first.series, words_of_variant(&first.variant));
+    let title = format!(
+        "\n{}: {}\n     {}{}{}\n",
+        first.question,
+        first.title,
+        first.series,
+        words_of_variant(&first.variant),
+        first.protocol.suffix()
+    );
     if pairs.len() > SIDE_BY_SIDE_MAX {
         return title
             + &aligned(&by_client(rows, &pairs, &points, points_are, notes, &|point| {
@@ -240,7 +286,7 @@ fn by_client(
 type DetailLine = (&'static str, fn(&ResultRow) -> Option<String>);
 
 /// Detail lines below a point, for rows that have the value.
-const DETAILS: [DetailLine; 11] = [
+const DETAILS: [DetailLine; 12] = [
     ("p99", |row| row.percentile(99.0).map(time)),
     ("p99.9", |row| row.ledger.as_ref().and_then(|_| row.percentile(99.9)).map(time)),
     ("delivered", |row| row.ledger.as_ref().map(|ledger| share(ledger.delivered, ledger.produced))),
@@ -252,6 +298,10 @@ const DETAILS: [DetailLine; 11] = [
     ("longest gap", |row| row.ledger.as_ref().map(|ledger| time(ledger.longest_gap_ms * 1e6))),
     ("server, s/million", |row| cpu(row, "server")),
     ("client, s/million", |row| cpu(row, "client")),
+    ("bytes each", |row| {
+        let sent = row.resources.iter().find(|used| used.role == "server")?.bytes_sent?;
+        Some(format!("{:.1}", sent as f64 / row.ledger.as_ref()?.delivered.max(1) as f64))
+    }),
     ("x floor", |row| row.to_floor().map(|ratio| format!("{ratio:.2}"))),
     ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),
 ];

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::clu::echo::ECHO_READY;
 use crate::driver::fodo::FodoDriver;
 use crate::driver::libca::{Libca, LibcaWatcher};
 use crate::driver::raw::{Destination, RawDriver};
@@ -17,6 +18,7 @@ use crate::load::book::UpdateLog;
 use crate::load::double::Misbehavior;
 use crate::load::tally::NumberEncoding;
 use crate::plant::{self, RunLimits};
+use crate::protocol::LabProtocol;
 use crate::server::RAW_READY;
 
 /// Arguments of `fodo lab worker`.
@@ -46,6 +48,9 @@ pub enum WorkerCommand {
         /// Read large answers into reused memory.
         #[arg(long)]
         reused: bool,
+        /// The protocol whose messages have the same sizes.
+        #[arg(long, default_value = "ca")]
+        protocol: LabProtocol,
     },
     /// Drive our client.
     DriveFodo {
@@ -55,6 +60,9 @@ pub enum WorkerCommand {
         /// Read large answers into reused memory.
         #[arg(long)]
         into: bool,
+        /// The protocol of names without a scheme.
+        #[arg(long, default_value = "ca")]
+        protocol: LabProtocol,
     },
     /// Measure a plant; puts only if allowed.
     DrivePlant {
@@ -69,9 +77,16 @@ pub enum WorkerCommand {
         /// Number of PVs.
         #[arg(long)]
         pvs: u32,
-        /// Port for searches and circuits.
+        #[command(flatten)]
+        at: load::worker::ServedAt,
+    },
+    /// Serve an array that changes as fast as it is sent.
+    ServeStream {
+        /// Its number of elements.
         #[arg(long)]
-        port: u16,
+        elements: usize,
+        #[command(flatten)]
+        at: load::worker::ServedAt,
     },
     /// Put numbers to a server's records on schedule, or let the records count.
     ProduceLoad {
@@ -87,6 +102,9 @@ pub enum WorkerCommand {
         /// Number of the server's process.
         #[arg(long)]
         server: String,
+        /// Where the server reports the updates that it has sent and merged.
+        #[arg(long)]
+        metrics: Option<std::net::SocketAddr>,
     },
     /// Subscribe to these counters and count updates.
     WatchLoad {
@@ -96,6 +114,9 @@ pub enum WorkerCommand {
         /// Misbehave in one way.
         #[arg(long)]
         double: Option<Misbehavior>,
+        /// Take the updates of all subscriptions from one monitor group.
+        #[arg(long)]
+        group: bool,
     },
     /// Subscribe through libca and count updates.
     WatchLibca {
@@ -117,6 +138,17 @@ pub enum WorkerCommand {
         #[arg(long)]
         get: Option<String>,
     },
+    /// Return each datagram of study 004.
+    ServeCluEcho {
+        /// Decrypt and encrypt each of them.
+        #[arg(long)]
+        encrypts: bool,
+        /// Lose each datagram whose number is a multiple of this, to test whether it is detected.
+        #[arg(long)]
+        lose_every: Option<u64>,
+    },
+    /// Send the requests of study 004.
+    DriveClu(crate::clu::worker::DriveCluArguments),
     /// Forward all data with a delay.
     Delay {
         /// Address at which clients connect and search.
@@ -145,22 +177,25 @@ impl WorkerCommand {
         let done = match self {
             WorkerCommand::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
             WorkerCommand::ServeRaw { host } => crate::floor::serve(host, announce),
-            WorkerCommand::DriveRaw { server, reused } => {
-                drive(RawDriver::new(server, if reused { Destination::Reused } else { Destination::Fresh }))
+            WorkerCommand::DriveRaw { server, reused, protocol } => {
+                let destination = if reused { Destination::Reused } else { Destination::Fresh };
+                drive(RawDriver::new(server, destination, protocol))
             }
-            WorkerCommand::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
-            WorkerCommand::WatchLoad { numbers, double } => load::watch::FodoWatcher::new()
+            WorkerCommand::ServeLoad { pvs, at } => load::worker::serve(pvs, at),
+            WorkerCommand::ServeStream { elements, at } => load::worker::serve_stream(elements, at),
+            WorkerCommand::WatchLoad { numbers, double, group: true } => load::group::watch(numbers, double),
+            WorkerCommand::WatchLoad { numbers, double, group: false } => load::watch::FodoWatcher::new()
                 .and_then(|client| load::watch::watch(client, UpdateLog::new(numbers, double))),
-            WorkerCommand::ProduceLoad { pvs, numbers, double, server } => {
-                load::produce::produce(pvs, numbers, double, &server)
+            WorkerCommand::ProduceLoad { pvs, numbers, double, server, metrics } => {
+                load::produce::produce(pvs, numbers, double, &server, metrics)
             }
             WorkerCommand::WatchLibca { libca, libcom, numbers } => {
                 let client = LibcaWatcher::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
                 client.and_then(|client| load::watch::watch(client, UpdateLog::new(numbers, None)))
             }
             WorkerCommand::DrivePlant { search, caps } => plant::worker::run(search, caps),
-            WorkerCommand::DriveFodo { slower_per_cent, into } => {
-                let fodo = FodoDriver::new(into).map_err(std::io::Error::other);
+            WorkerCommand::DriveFodo { slower_per_cent, into, protocol } => {
+                let fodo = FodoDriver::new(into, protocol).map_err(std::io::Error::other);
                 fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
             }
             WorkerCommand::DriveLibca { libca, libcom, get } => {
@@ -170,6 +205,13 @@ impl WorkerCommand {
                     None => drive(libca),
                 })
             }
+            WorkerCommand::ServeCluEcho { encrypts, lose_every } => {
+                crate::clu::echo::serve(Ipv4Addr::LOCALHOST, encrypts, lose_every, |port| {
+                    println!("{ECHO_READY}{port}");
+                    stdout().flush()
+                })
+            }
+            WorkerCommand::DriveClu(arguments) => crate::clu::worker::drive(arguments),
             WorkerCommand::Delay { at, to, one_way_us } => {
                 crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
             }

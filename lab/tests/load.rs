@@ -8,7 +8,7 @@ use std::time::Instant;
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 21] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),
     ("a_load_beyond_what_is_carried_is_merged_and_counted", a_load_beyond_what_is_carried_is_merged_and_counted),
     ("every_double_is_found_out", every_double_is_found_out),
@@ -18,7 +18,21 @@ const TESTS: [Test; 10] = [
     ("every_client_gets_every_update_of_our_ioc", every_client_gets_every_update_of_our_ioc),
     ("watchers_in_every_language_find_out_a_double", watchers_in_every_language_find_out_a_double),
     ("every_update_of_softioc_is_accounted_for", every_update_of_softioc_is_accounted_for),
+    ("over_pvaccess_every_update_is_accounted_for", over_pvaccess_every_update_is_accounted_for),
+    ("over_pvaccess_every_double_is_found_out", over_pvaccess_every_double_is_found_out),
+    (
+        "a_stream_is_received_whole_and_compared_with_a_raw_stream",
+        a_stream_is_received_whole_and_compared_with_a_raw_stream,
+    ),
+    ("a_double_of_a_stream_is_found_out", a_double_of_a_stream_is_found_out),
     ("the_tally_in_python_tells_faults_apart", the_tally_in_python_tells_faults_apart),
+    ("stored_values_are_counted_as_those_counted_at_once", stored_values_are_counted_as_those_counted_at_once),
+    ("a_monitor_group_gets_every_update_and_its_doubles_are_found_out", a_monitor_group_and_its_doubles),
+    ("between_two_hosts_every_update_is_accounted_for", between_two_hosts_every_update_is_accounted_for),
+    ("the_memory_of_idle_channels_in_java_is_that_outside_the_heap", idle_channels_in_java),
+    ("counters_set_by_python_are_accounted_for", counters_set_by_python_are_accounted_for),
+    ("study_002_has_a_row_for_each_pair_in_its_layout", study_002_has_a_row_for_each_pair_in_its_layout),
+    ("study_003_counts_every_update_and_checks_every_value", study_003_counts_every_update_and_checks_every_value),
 ];
 
 fn main() -> ExitCode {
@@ -69,16 +83,22 @@ fn has_peers() -> bool {
     is_tested
 }
 
-/// Runs a load; returns its row, and whether the load reported success.
+/// Runs a fan-out; returns its row, and whether the load reported success.
 fn load(name: &str, words: &[&str]) -> (serde_json::Value, bool) {
+    let (rows, is_right) = rows(name, &[&["fan-out"], words].concat());
+    (rows[0].clone(), is_right)
+}
+
+/// Runs a load; returns its rows, and whether the load reported success.
+fn rows(name: &str, words: &[&str]) -> (serde_json::Value, bool) {
     let path = std::env::temp_dir().join(format!("fodo-lab-load-{name}-{}.json", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(["lab", "load", "fan-out", "--json"]).arg(&path).args(words);
+    command.args(["lab", "load"]).args(words).arg("--json").arg(&path);
     let output = command.output().expect("this program starts");
     let text = std::fs::read_to_string(&path).expect("the run has written its rows");
     std::fs::remove_file(&path).expect("the file is removed");
     let file: serde_json::Value = serde_json::from_str(&text).expect("the file is JSON");
-    (file["rows"][0].clone(), output.status.success())
+    (file["rows"].clone(), output.status.success())
 }
 
 fn percentile(row: &serde_json::Value, per_cent: f64) -> f64 {
@@ -178,6 +198,20 @@ fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
     assert!(buckets.len() <= 200 && percentile(&row, 50.0) < 5e8, "{server}, {client}: {row}");
 }
 
+/// Whether the laboratory finds Fodo's jar; tests of Fodo in Java are left out without it.
+fn has_jar() -> bool {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../java/target");
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_built = names
+        .map(|name| name.to_string_lossy().into_owned())
+        .any(|name| name.starts_with("fodo-") && name.ends_with(".jar") && name.matches('-').count() == 1);
+    let has_jar = is_built || std::env::var_os("FODO_JAVA").is_some();
+    if !has_jar {
+        println!("Fodo in Java is not tested: `cargo xtask java package` builds its jar");
+    }
+    has_jar
+}
+
 fn every_client_gets_every_update_of_our_ioc() {
     if !fodo().is_file() && std::env::var_os("CI").is_none() {
         println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
@@ -188,6 +222,13 @@ fn every_client_gets_every_update_of_our_ioc() {
         // Small enough that they do not disturb each other.
         std::thread::scope(|scope| {
             for client in ["libca", "aioca", "pyepics", "caproto", "psi-ca"] {
+                scope.spawn(move || check_account("fodo", client, "calc", "10"));
+            }
+        });
+    }
+    if has_jar() {
+        std::thread::scope(|scope| {
+            for client in ["fodo-java", "fodo-java-executor", "fodo-java-rows"] {
                 scope.spawn(move || check_account("fodo", client, "calc", "10"));
             }
         });
@@ -215,6 +256,15 @@ fn watchers_in_every_language_find_out_a_double() {
             scope.spawn(move || find_out(client, "reorder", "out of order"));
         }
     });
+    if has_jar() {
+        // Afterwards: psi-ca fails in another way if the machine is too busy for it.
+        std::thread::scope(|scope| {
+            for client in ["fodo-java", "fodo-java-rows"] {
+                scope.spawn(move || find_out(client, "lie", "values that their PV never had"));
+                scope.spawn(move || find_out(client, "reorder", "out of order"));
+            }
+        });
+    }
 }
 
 fn every_update_of_softioc_is_accounted_for() {
@@ -229,7 +279,306 @@ fn every_update_of_softioc_is_accounted_for() {
     });
 }
 
+fn over_pvaccess_every_update_is_accounted_for() {
+    let size = ["--protocol", "pva", "--pvs", "5", "--subscriptions", "4", "--hz", "10", "--seconds", "2"];
+    let check = move |client: &'static str, server: &'static str| {
+        let who = ["--client", client, "--server", server];
+        let (row, is_right) = load(&format!("pva-{client}-{server}"), &[&who[..], &size[..]].concat());
+        assert!(is_right, "{client}, {server}: {row}");
+        assert_eq!(row["protocol"], "pva");
+        assert_eq!(row["ledger"]["delivered"], row["ledger"]["produced"], "{client}, {server}: {row}");
+        assert_eq!(row["ledger"]["unexplained"], 0, "{client}, {server}: {row}");
+    };
+
+    check("fodo", "fodo");
+    if has_peers() {
+        std::thread::scope(|scope| {
+            for (client, server) in [
+                ("pvxs", "fodo"),
+                ("p4p", "fodo"),
+                ("core-pva", "fodo"),
+                ("fodo", "qsrv2"),
+                ("fodo", "qsrv1"),
+                ("p4p", "qsrv2"),
+                ("core-pva", "qsrv2"),
+            ] {
+                scope.spawn(move || check(client, server));
+            }
+        });
+    }
+}
+
+fn over_pvaccess_every_double_is_found_out() {
+    let words = ["--protocol", "pva", "--pvs", "10", "--subscriptions", "5", "--hz", "100", "--seconds", "1"];
+
+    for (double, fault) in [("drop", "unexplained"), ("reorder", "out of order"), ("lie", "values")] {
+        let (row, is_right) = load(&format!("pva-{double}"), &[&words[..], &["--double", double]].concat());
+        let why = row["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains(fault), "{double}: {row}");
+    }
+    if has_peers() {
+        let who = ["--client", "pvxs", "--server", "qsrv2", "--producer", "puts", "--double", "lie"];
+        let (row, is_right) = load("pva-pvxs-lie", &[&words[..], &who[..]].concat());
+        let why = row["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains("values that their PV never had"), "{row}");
+    }
+}
+
+const STREAM: [&str; 5] = ["stream", "--elements", "20000", "--seconds", "0.5"];
+
+fn idle_channels_in_java() {
+    if !has_jar() {
+        return;
+    }
+    let size = ["--channels", "5000", "--pvs", "100", "--client", "fodo-java"];
+
+    let (rows, is_right) = rows("idle-java", &[&["idle"], &size[..]].concat());
+
+    assert!(is_right, "{rows}");
+    for variant in ["channel, client, outside the heap", "subscription, client, outside the heap"] {
+        let row = rows.as_array().expect("rows").iter().find(|row| row["variant"] == variant).expect(variant);
+        assert!((1.0..20_000.0).contains(&row["median"].as_f64().expect("a median")), "{row}");
+    }
+}
+
+fn a_stream_is_received_whole_and_compared_with_a_raw_stream() {
+    let check = |client: &'static str, protocol: &str| {
+        let who = ["--client", client, "--protocol", protocol];
+        let (rows, is_right) = rows(&format!("stream-{client}-{protocol}"), &[&STREAM, &who[..]].concat());
+        assert!(is_right, "{client}: {rows}");
+        let [received, raw, share] = &rows.as_array().expect("rows")[..] else { panic!("{client}: {rows}") };
+        let sample = |row: &serde_json::Value| row["samples"][0].as_f64().expect("one repetition");
+        assert_eq!((&received["unit"], &raw["unit"], &share["unit"]), (&"MB/s".into(), &"MB/s".into(), &"x".into()));
+        assert_eq!(received["floor"].as_f64(), Some(sample(raw)));
+        assert!((sample(share) - sample(received) / sample(raw)).abs() < 1e-9, "{client}: {rows}");
+        let number = |name: &str| received["ledger"][name].as_i64().expect("a ledger");
+        assert!(number("delivered") > 1, "{client}: {rows}");
+        let n_merged = number("merged_server") + number("merged_client");
+        assert_eq!(number("delivered"), number("produced") - n_merged, "{client}: {rows}");
+        assert_eq!((number("unexplained"), number("unattributed")), (0, 0), "{client}: {rows}");
+        let sent = received["resources"][0]["bytes_sent"].as_i64();
+        assert!(sent.is_none_or(|bytes| bytes > number("delivered") * 160_000), "{client}: {rows}");
+    };
+
+    check("fodo", "ca");
+    check("fodo", "pva");
+    if has_peers() {
+        ["pvxs", "p4p", "core-pva"].into_iter().for_each(|client| check(client, "pva"));
+    }
+}
+
+fn a_double_of_a_stream_is_found_out() {
+    for (double, fault) in [("drop", "unexplained"), ("lie", "values that their PV never had")] {
+        let small = ["stream", "--elements", "100", "--seconds", "1", "--protocol", "pva", "--double", double];
+        let (rows, is_right) = rows(&format!("stream-{double}"), &small);
+        let why = rows[0]["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains(fault), "{double}: {rows}");
+    }
+}
+
 /// The tally of all clients in Python: the same sequences as in the tests of `tally.rs`.
+/// Runs a script in Python that can import the watchers; `None`, with a message, if there is no Python.
+fn python_output(script: &str) -> Option<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/python");
+    let mut python = Command::new(if cfg!(windows) { "python" } else { "python3" });
+    python.args(["-B", "-c", script]).env("PYTHONPATH", directory);
+    match python.output() {
+        Err(_) if std::env::var_os("CI").is_none() => {
+            println!("not tested: no Python in PATH");
+            None
+        }
+        output => {
+            let output = output.expect("Python starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+    }
+}
+
+fn stored_values_are_counted_as_those_counted_at_once() {
+    const SCRIPT: &str = "
+import watch
+def both(*rounds):
+    at_once, stored = watch.Tally(1, watch.plain, {}), watch.Record(True)
+    for numbers in rounds:
+        at_once.restart()
+        stored.restart()
+        for number in numbers:
+            at_once(float(number), 0)
+            stored.append(float(number))
+        stored.count()
+    names = ('received', 'missing', 'duplicates', 'out_of_order', 'wrong')
+    counted = [[getattr(tally, name) for name in names] for tally in (at_once, stored)]
+    assert counted[0] == counted[1], (rounds, counted)
+    return counted[1]
+print(both([7, 8, 9, 10]), both([1, 2, 5, 6]), both([1, 2, 2, 3]), both([1, 3, 2, 4]), both([1, 2, 0.5]))
+print(both([0, 1, 2], [3, 5]), both([0], []), both([]))
+";
+    let Some(text) = python_output(SCRIPT) else { return };
+
+    let expected = "[3, 0, 0, 0, 0] [3, 2, 0, 0, 0] [3, 0, 1, 0, 0] [3, 1, 0, 1, 0] [2, 0, 0, 0, 1]";
+    assert_eq!(text.lines().collect::<Vec<_>>(), [expected, "[2, 1, 0, 0, 0] [0, 0, 0, 0, 0] [0, 0, 0, 0, 0]"]);
+}
+
+fn a_monitor_group_and_its_doubles() {
+    let size = ["--client", "fodo-group", "--pvs", "10", "--subscriptions", "5", "--hz", "100", "--seconds", "1"];
+    for protocol in ["ca", "pva"] {
+        let (row, is_right) = load(&format!("group-{protocol}"), &[&size[..], &["--protocol", protocol]].concat());
+        assert!(is_right, "{row}");
+        let ledger = &row["ledger"];
+        assert_eq!((&ledger["delivered"], &ledger["unexplained"]), (&5000.into(), &0.into()), "{row}");
+    }
+    for (double, fault) in [("drop", "unexplained"), ("reorder", "out of order"), ("duplicate", "duplicates")] {
+        let (row, is_right) = load(&format!("group-{double}"), &[&size[..], &["--double", double]].concat());
+        let why = row["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains(fault), "{double}: {row}");
+    }
+}
+
+fn between_two_hosts_every_update_is_accounted_for() {
+    let words = ["--two-hosts", "--pvs", "10", "--subscriptions", "5", "--hz", "20", "--seconds", "1"];
+
+    let (row, is_right) = load("two-hosts", &words);
+
+    let why = row["why"].as_str().unwrap_or_default();
+    if why.contains("not permitted") {
+        return println!("not tested: {why}");
+    }
+    assert!(is_right, "{row}");
+    assert_eq!((row["series"].as_str(), &row["ledger"]["delivered"]), (Some("two hosts"), &1000.into()), "{row}");
+    let server = row["resources"].as_array().expect("both ends").iter().find(|end| end["role"] == "server");
+    // Each update is at least its header and value.
+    assert!(server.expect("the server")["bytes_sent"].as_u64() > Some(1000 * 24), "{row}");
+}
+
+fn counters_set_by_python_are_accounted_for() {
+    if !has_peers() {
+        return;
+    }
+    let size = ["--pvs", "5", "--subscriptions", "4", "--hz", "10", "--seconds", "2"];
+    let check = move |client: &'static str, server: &'static str, protocol: &'static str| {
+        let who = ["--client", client, "--server", server, "--protocol", protocol];
+        let (row, is_right) = load(&format!("{server}-{client}-{protocol}"), &[&who[..], &size[..]].concat());
+        assert!(is_right, "{client}, {server}: {row}");
+        let ledger = &row["ledger"];
+        assert_eq!(
+            (&ledger["produced"], &ledger["delivered"]),
+            (&400.into(), &400.into()),
+            "{client}, {server}: {row}"
+        );
+    };
+
+    std::thread::scope(|scope| {
+        for (client, server, protocol) in [
+            ("fodo", "softioc", "ca"),
+            ("aioca", "softioc", "ca"),
+            ("fodo-group", "softioc", "pva"),
+            ("p4p", "p4p", "pva"),
+        ] {
+            scope.spawn(move || check(client, server, protocol));
+        }
+    });
+}
+
+fn study_002_has_a_row_for_each_pair_in_its_layout() {
+    if !fodo().is_file() && std::env::var_os("CI").is_none() {
+        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("fodo-lab-diamond-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let json = directory.join("run.json");
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(["lab", "run", "diamond", "--short", "--client", "fodo-group", "--server", "fodo"]);
+    command.args(["--seconds", "1", "--question", "D4", "--question", "D5", "--report"]).arg(&directory);
+    let output = command.arg("--json").arg(&json).output().expect("this program starts");
+
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("Performance (Python IOC inbuilt Calc records / p4p)"), "{printed}");
+    let text = std::fs::read_to_string(&json).expect("the run has written its rows");
+    let file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let rows = file["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in rows {
+        let ledger = &row["ledger"];
+        assert_eq!(ledger["delivered"], ledger["produced"], "{row}");
+        assert!(row["study"]["server"]["sent_kb_s"].as_f64() > Some(1.0), "{row}");
+        assert!(row["study"]["client"]["rss_bytes"].as_u64() > Some(1 << 20), "{row}");
+    }
+    let markdown = std::fs::read_to_string(directory.join("diamond.md")).expect("the report");
+    let lines: Vec<&str> = markdown.lines().filter(|line| line.starts_with("| study 002 | ")).collect();
+    assert!(
+        lines.len() == 2 && lines[0].contains(" 1000 | 10 | 10 | 420 | 11 | 1000 | 1 | 70 | 10 | 420 |"),
+        "{markdown}"
+    );
+    std::fs::remove_dir_all(&directory).expect("the directory is removed");
+}
+
+/// Runs the suite of study 003 with arrays of at most a hundred doubles; returns its rows and its report.
+fn nsls2(name: &str, words: &[&str]) -> (Vec<serde_json::Value>, String) {
+    let directory = std::env::temp_dir().join(format!("fodo-lab-nsls2-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let json = directory.join("run.json");
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(["lab", "run", "nsls2", "--seconds", "0.02", "--elements-max", "100"]).args(words);
+    let output =
+        command.arg("--report").arg(&directory).arg("--json").arg(&json).output().expect("this program starts");
+
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("study 003"), "{printed}");
+    let text = std::fs::read_to_string(&json).expect("the run has written its rows");
+    let file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let markdown = std::fs::read_to_string(directory.join("nsls2.md")).expect("the report");
+    let page = std::fs::read_to_string(directory.join("nsls2.html")).expect("the page");
+    assert!(page.contains("<svg") && page.contains("Processing get performance"), "{page}");
+    std::fs::remove_dir_all(&directory).expect("the directory is removed");
+    (file["rows"].as_array().expect("rows").clone(), markdown)
+}
+
+fn study_003_counts_every_update_and_checks_every_value() {
+    if !fodo().is_file() && std::env::var_os("CI").is_none() {
+        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
+        return;
+    }
+    let (rows, markdown) = nsls2("fodo", &["--client", "fodo", "--server", "fodo"]);
+
+    for row in rows.iter().filter(|row| !row["series"].as_str().is_some_and(|series| series.contains("two hosts"))) {
+        // Where two hosts are not permitted, their rows say so.
+        assert_eq!(row["verdict"], "measured", "{row}");
+    }
+    let events = || rows.iter().filter(|row| row["question"] == "N3" && row["verdict"] == "measured");
+    for row in events() {
+        let ledger = &row["ledger"];
+        assert!(ledger["delivered"] == ledger["produced"] && ledger["unexplained"] == 0, "{row}");
+        assert!(ledger["produced"].as_u64() >= row["n_operations"].as_u64(), "{row}");
+    }
+    // Both protocols, four points, and the delays over pvAccess.
+    assert!(events().count() >= 4 * (2 + 3), "{rows:?}");
+    let has_floor = |row: &&serde_json::Value| row["client"] == "fodo" && row["floor"].as_f64() > Some(0.0);
+    assert!(rows.iter().filter(|row| row["question"] != "N3").any(|row| has_floor(&row)));
+    assert!(markdown.contains("| 1\u{202f}000 | 94,104 | 93,012 | 88,218 | 96,686 |"), "{markdown}");
+    assert!(markdown.contains("8,028,389 (the wire carries 3\u{202f}260\u{202f}000)"), "{markdown}");
+    if has_peers() {
+        every_peer_processes_each_record_once(&["--question", "N2", "--question", "N1"]);
+    }
+}
+
+/// Compared with softIoc and pvxs's IOC: a value that is not the next one fails its row.
+fn every_peer_processes_each_record_once(questions: &[&str]) {
+    let ends =
+        ["--client", "fodo", "--client", "libca", "--client", "pvxs", "--server", "soft-ioc", "--server", "qsrv2"];
+
+    let (rows, _) = nsls2("peers", &[&ends, questions].concat());
+
+    for row in rows.iter().filter(|row| row["series"] == "two cores" || row["series"] == "one core") {
+        assert!(row["verdict"] == "measured" || row["verdict"] == "not_run", "{row}");
+    }
+    let n_measured = rows.iter().filter(|row| row["verdict"] == "measured").count();
+    assert!(n_measured >= 4 * 6, "{n_measured} of {}", rows.len());
+}
+
 fn the_tally_in_python_tells_faults_apart() {
     const SCRIPT: &str = "
 import watch, time
@@ -242,18 +591,10 @@ def sums(numbers, encode=lambda n: n, decode=watch.plain):
 print(sums([7, 8, 9, 10]), sums([1, 2, 5, 6]), sums([1, 2, 2, 3]), sums([1, 3, 2, 4]), sums([1, 2, 0.5]))
 print([watch.checked(1, value) for value in (31604864.0, 31604865.0)])
 ";
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/python");
-    let mut python = Command::new(if cfg!(windows) { "python" } else { "python3" });
-    python.args(["-B", "-c", SCRIPT]).env("PYTHONPATH", directory);
-    let output = match python.output() {
-        Err(_) if std::env::var_os("CI").is_none() => return println!("not tested: no Python in PATH"),
-        output => output.expect("Python starts"),
-    };
-
-    let text = String::from_utf8_lossy(&output.stdout);
+    let Some(text) = python_output(SCRIPT) else { return };
 
     let counted = "((3, 0, 0, 0, 0), True, 3) ((3, 2, 0, 0, 0), True, 3) ((3, 0, 1, 0, 0), True, 3) \
                    ((3, 1, 0, 1, 0), True, 3) ((2, 0, 0, 0, 1), True, 2)";
-    assert_eq!(text.lines().next(), Some(counted), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.lines().next(), Some(counted));
     assert_eq!(text.lines().nth(1), Some("[123456, None]"), "{text}");
 }

@@ -3,12 +3,17 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::process::{Child, ChildStdin, Command, ExitCode, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
+
+#[path = "../../crates/net/tests/ports/mod.rs"]
+mod ports;
+
+use ports::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -69,8 +74,9 @@ impl Drop for Running {
 
 /// A server of two counters, and the address for searches.
 fn plant() -> (Running, String) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = lab("127.0.0.1", &["worker", "serve-load", "--pvs", "2", "--port", &port.to_string()]);
+    let [port, pva_port] = [(); 2].map(|()| free_port().to_string());
+    let words = ["worker", "serve-load", "--pvs", "2", "--port", &port, "--pva-port", &pva_port];
+    let mut command = lab("127.0.0.1", &words);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let stdin = child.stdin.take();
     (Running(child, stdin), format!("127.0.0.1:{port}"))

@@ -14,7 +14,7 @@ const TOLERANCE_PERCENT: u64 = 5;
 
 /// How often each path is executed in the two runs whose difference is the result, so that instructions before the
 /// first round are not counted. Large enough for differences in the start-up of the two runs to be negligible.
-const N_ROUNDS: [u64; 2] = [4, 24];
+const N_ROUNDS: [u64; 2] = [4, 104];
 
 /// How often both runs are repeated before a path counts as changed. With sockets, the scheduling of the two ends
 /// sometimes adds a few per cent; it never saves instructions, so the minimum is used.

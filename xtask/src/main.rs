@@ -1,15 +1,20 @@
-//! The project's tasks: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `docs`, `fuzz SECONDS`, `mutants N`,
-//! `soak MINUTES`.
+//! The project's tasks: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `python`, `java`, `suites`, `docs`,
+//! `fuzz SECONDS`, `mutants N`, `soak MINUTES`.
 #![forbid(unsafe_code)]
 
+mod again;
 mod count;
 mod docs;
+mod environment;
 mod fuzz;
+mod java;
 mod mutants;
 mod peers;
 mod programs;
+mod python;
 mod soak;
 mod step;
+mod suites;
 mod test;
 mod tidy;
 
@@ -25,9 +30,14 @@ const USAGE: &str = "usage: cargo xtask TASK
   tidy          checks the project's rules
   tidy tighten  lowers the numbers in xtask/tidy-giants.txt and xtask/tidy-phrases.txt to the current ones
   tidy table    regenerates the table of dependencies in ARCHITECTURE.md
-  peers         installs the peers, a Python environment and PSI's ca, unless they are present
+  peers         installs the peers, a Python environment with libraries in Java, unless they are present
   count         counts the instructions of the hot paths with callgrind and compares them with lab/counts.txt
   count --record  counts them and writes them to lab/counts.txt
+  python        builds and installs the Python package, and runs its tests
+  java          builds the Java library with its native part, and runs its tests on JDK 17, and on JDK 25 if there is one
+  java package  builds its jar from a release build, without tests
+  java soak SECONDS  opens many contexts and receives updates with a small heap; checks that nothing grows
+  suites [NAME ..]  runs tests of other projects on Fodo, and compares docs/reference/compatibility.md with the results
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
   mutants N [SEED]  tests N mutants with the tests of their own crate and lists the survivors;
@@ -48,6 +58,11 @@ fn main() -> ExitCode {
         ["peers"] => peers(&root),
         ["count"] => count::check(&root).map(print_outcome),
         ["count", "--record"] => count::record(&root),
+        ["python"] => python::check(&root).map(print_outcome),
+        ["java"] => java::check(&root).map(print_outcome),
+        ["java", "package"] => java::package(&root),
+        ["java", "soak", seconds] => java::soak(&root, seconds),
+        ["suites", names @ ..] => suites::check(&root, names).map(print_outcome),
         ["docs"] => docs::run_shell_blocks(&root).map(|output| println!("{output}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         ["mutants", sample_size] => mutants::run(&root, sample_size, None),

@@ -6,18 +6,21 @@ use std::process::Command;
 use crate::step::{Outcome, output_of};
 
 /// A program, the flag that prints its version, and the Debian package that contains it.
-const NEEDED: [(&str, &str, &str); 6] = [
+const NEEDED: [(&str, &str, &str); 8] = [
     ("chromium", "--version", "chromium"),
     ("java", "--version", "openjdk-17-jdk-headless"),
     ("javac", "--version", "openjdk-17-jdk-headless"),
     ("mvn", "--version", "maven"),
     ("ip", "-V", "iproute2"),
     ("valgrind", "--version", "valgrind"),
+    ("mosquitto", "-h", "mosquitto"),
+    ("mosquitto_sub", "--version", "mosquitto-clients"),
 ];
 
 /// Checks that the programs are installed. Installs missing ones only in CI, never on a developer's machine.
 pub fn prepare(root: &Path) -> Result<Outcome, String> {
-    let missing = missing(|program, flag| output_of(root, Command::new(program).arg(flag)).is_ok());
+    // A program that starts is installed: those of mosquitto end with an error after they have printed their version.
+    let missing = missing(|program, flag| Command::new(program).arg(flag).output().is_ok());
     if missing.is_empty() {
         return Ok(Outcome::Passed(String::new()));
     }
@@ -51,7 +54,7 @@ mod tests {
     fn a_package_with_two_missing_programs_is_installed_once() {
         assert_eq!(
             missing(|program, _| program == "mvn"),
-            ["chromium", "openjdk-17-jdk-headless", "iproute2", "valgrind"]
+            ["chromium", "openjdk-17-jdk-headless", "iproute2", "valgrind", "mosquitto", "mosquitto-clients"]
         );
         assert_eq!(missing(|_, _| true), [""; 0]);
     }

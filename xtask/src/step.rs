@@ -10,6 +10,21 @@ use std::time::{Duration, Instant};
 /// The maximum number of lines shown of a failed command's output.
 const SHOWN_LINES_MAX: usize = 150;
 
+/// The maximum number of characters shown of each of them.
+const SHOWN_CHARACTERS_MAX: usize = 400;
+
+/// The first words of cargo's lines about its progress, which explain no failure.
+const PROGRESS: [&str; 5] = ["Compiling ", "Checking ", "Downloading ", "Downloaded ", "Finished "];
+
+/// The number of lines that explain a failure at the end if no test names a reason.
+const REASON_LINES: usize = 5;
+
+/// The maximum number of lines that explain a failure at the end.
+const REASON_LINES_MAX: usize = 20;
+
+/// The maximum number of characters of each of them.
+const REASON_CHARACTERS: usize = 300;
+
 /// The maximum duration of a command, so that a hanging step does not block everything.
 const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
 
@@ -29,7 +44,14 @@ pub struct Steps {
     started: Instant,
     n_passed: usize,
     n_skipped: usize,
-    failed: Vec<String>,
+    failed: Vec<FailedStep>,
+}
+
+/// A step that failed.
+struct FailedStep {
+    step: String,
+    /// Where its tests failed and why; the end of its output if none of them says so.
+    reasons: Vec<String>,
 }
 
 impl Steps {
@@ -56,17 +78,18 @@ impl Steps {
         match result {
             Ok(Outcome::Passed(_)) => self.n_passed += 1,
             Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
-            Err(_) => self.failed.push(name.to_string()),
+            Err(why) => self.failed.push(FailedStep { step: name.to_string(), reasons: reasons_in(&why) }),
         }
-        self.failed.last().is_none_or(|failed| failed != name)
+        self.failed.last().is_none_or(|failed| failed.step != name)
     }
 
     /// Prints the summary; fails if a step failed.
     pub fn finish(self) -> Result<(), String> {
         let seconds = self.started.elapsed().as_secs_f64();
         println!();
-        for name in &self.failed {
-            println!("failed: {name}");
+        for FailedStep { step, reasons } in &self.failed {
+            println!("failed: {step}");
+            reasons.iter().for_each(|reason| println!("    {reason}"));
         }
         println!("{seconds:.0} s");
         let total = format!("{} passed, {} failed", self.n_passed, self.failed.len());
@@ -153,11 +176,38 @@ fn summary_of(printed: &str) -> String {
         is_failures = is_failures && !line.starts_with("test result: ");
     }
     if lines.is_empty() {
-        lines = printed.lines().collect();
+        lines =
+            printed.lines().filter(|line| !PROGRESS.iter().any(|word| line.trim_start().starts_with(word))).collect();
         lines.drain(..lines.len().saturating_sub(SHOWN_LINES_MAX));
     }
     lines.truncate(SHOWN_LINES_MAX);
-    lines.join("\n")
+    lines.iter().map(|line| shortened(line)).collect::<Vec<String>>().join("\n")
+}
+
+/// A line without its middle if it is long, such as the command of a linker.
+fn shortened(line: &str) -> String {
+    let n_characters = line.chars().count();
+    if n_characters <= SHOWN_CHARACTERS_MAX {
+        return line.to_string();
+    }
+    let start: String = line.chars().take(SHOWN_CHARACTERS_MAX / 2).collect();
+    let end: String = line.chars().skip(n_characters - SHOWN_CHARACTERS_MAX / 2).collect();
+    format!("{start} .. {end}")
+}
+
+/// The places and messages of the panics in a failed step's output; its last lines if there are none.
+fn reasons_in(output: &str) -> Vec<String> {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
+    let mut reasons: Vec<&str> = Vec::new();
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" panicked at ")) {
+        reasons.push(line);
+        reasons.extend(lines.get(index + 1));
+    }
+    if reasons.is_empty() {
+        reasons = lines[lines.len().saturating_sub(REASON_LINES)..].to_vec();
+    }
+    let shortened = |line: &&str| line.chars().take(REASON_CHARACTERS).collect();
+    reasons.iter().take(REASON_LINES_MAX).map(shortened).collect()
 }
 
 #[cfg(test)]
@@ -188,6 +238,18 @@ mod tests {
 
         assert_eq!(summary_of(printed), "failures:\n---- a ----\nwhy\ntest result: FAILED");
         assert_eq!(summary_of("one\ntwo\n"), "one\ntwo");
+        assert_eq!(summary_of("   Compiling libc v0.2\nerror: linking\n"), "error: linking");
+        let long = summary_of(&format!("error: {}full disk", "x".repeat(1000)));
+        assert!(long.starts_with("error: x") && long.ends_with("full disk") && long.len() < 500, "{long}");
+    }
+
+    #[test]
+    fn the_reasons_of_a_failed_step_are_its_panics_or_its_last_lines() {
+        let output = "failures:\n\nthread 'a' (1) panicked at a.rs:1:2:\nwhy\nnote: run\n\nfailures:\n    a\n";
+
+        assert_eq!(reasons_in(output), ["thread 'a' (1) panicked at a.rs:1:2:", "why"]);
+        assert_eq!(reasons_in("1\n2\n3\n4\n5\n6\n"), ["2", "3", "4", "5", "6"]);
+        assert_eq!(reasons_in(&"x".repeat(1000))[0].len(), REASON_CHARACTERS);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::again::{alone_if_permitted, run_twice};
 use crate::step::{Outcome, Steps, output_of};
-use crate::{count, docs, peers, programs, tidy};
+use crate::{count, docs, java, peers, programs, python, suites, tidy};
 
 /// Number of conformance tests that run in parallel. They mostly wait: for Python to start, and for ten seconds of
 /// updates.
@@ -26,10 +27,13 @@ pub fn everything(root: &Path) -> Result<(), String> {
     steps.run("programs", || programs::prepare(root));
     // Runs early, because the laboratory's own tests measure the peers if they are installed.
     let has_peers = steps.run("peers", || peers::prepare(root).map(|_| Outcome::Passed(String::new())));
-    steps.run("peers: PSI's ca", || peers::prepare_java(root));
+    steps.run("peers in Java", || peers::prepare_java(root));
     quick_steps(root, &mut steps);
     steps.run("minimum Rust: the version declared in Cargo.toml builds everything", || minimum_rust(root));
     steps.run("doc tests", || cargo(root, &["test", "--workspace", "--doc"]));
+    steps.run("python: the package", || python::check(root));
+    steps.run("java: the library", || java::check(root));
+    steps.run("suites: tests of other projects", || suites::check(root, &[]));
     steps.run("fuzz corpus", || cargo(root, &["test", "-p", "fodo-conformance", "--test", "corpus"]));
     steps.run("cargo deny", || cargo_deny(root));
 
@@ -54,13 +58,20 @@ fn quick_steps(root: &Path, steps: &mut Steps) {
         let lenient = ["-A", "clippy::unwrap_used", "-A", "clippy::panic"];
         cargo(root, &[["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"].as_slice(), &lenient].concat())
     });
-    steps.run("tests", || {
-        // The conformance crate's own tests need the peers and the release build; they run later.
-        let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets", "--no-fail-fast"];
-        let tests = cargo_output(root, &arguments)?;
-        let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
-        Ok(Outcome::Passed(totals(&format!("{tests}{harness}"))))
-    });
+    steps.run("tests", || workspace_tests(root));
+}
+
+/// The tests of all crates but conformance, whose tests need the peers and the release build and run later.
+fn workspace_tests(root: &Path) -> Result<Outcome, String> {
+    let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets", "--no-fail-fast"];
+    let run = |names: &[String]| {
+        let alone: &[&str] = if names.is_empty() { &[] } else { &["--", "--test-threads=1", "--exact"] };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        cargo_output(root, &[arguments.as_slice(), alone, &names].concat())
+    };
+    let tests = run_twice(run, failed_tests)?;
+    let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
+    Ok(Outcome::Passed(tests.report(|printed| totals(&format!("{printed}{harness}")))))
 }
 
 /// Runs one cargo command as a step; the message contains the number of tests, if any.
@@ -79,14 +90,27 @@ fn conformance(root: &Path) -> Result<Outcome, String> {
     let tests = ["test", "-p", "fodo-conformance", "--test", "*", "--no-fail-fast"];
     cargo_output(root, &[tests.as_slice(), &["--no-run"]].concat())?;
 
-    let alone = root.join("conformance").join("alone.sh");
-    let is_permitted = output_of(root, Command::new(&alone).arg("true")).is_ok();
-    let mut command = if is_permitted { Command::new(alone) } else { Command::new("env") };
-    command.arg("cargo").args(tests).args(["--offline", "--", "--test-threads", TEST_THREADS]).current_dir(root);
-    command.env("RUST_BACKTRACE", "0").env("FODO_BIN", root.join("target").join("release").join("fodo"));
-    let printed = output_of(root, &mut command)?;
-    let word = if is_permitted { "" } else { ", without namespaces: not permitted here" };
-    Ok(Outcome::Passed(format!("{}{word}", totals(&printed))))
+    let (alone, word) = alone_if_permitted(root);
+    let run = |names: &[String]| {
+        let threads = if names.is_empty() { TEST_THREADS } else { "1" };
+        let mut command = Command::new(&alone);
+        command.arg("cargo").args(tests).args(["--offline", "--", "--test-threads", threads]).current_dir(root);
+        command.args(if names.is_empty() { None } else { Some("--exact") }).args(names);
+        command.env("RUST_BACKTRACE", "0").env("FODO_BIN", root.join("target").join("release").join("fodo"));
+        output_of(root, &mut command)
+    };
+    let report = run_twice(run, failed_tests)?.report(|printed| format!("{}{word}", totals(printed)));
+    Ok(Outcome::Passed(report))
+}
+
+/// The names of the failed tests. Empty if a test program ended in another way, such as a crash.
+fn failed_tests(printed: &str) -> Vec<String> {
+    let n_programs = printed.matches("error: test failed, to rerun pass").count();
+    if n_programs != printed.matches("test result: FAILED").count() {
+        return Vec::new();
+    }
+    let is_failed = |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_string);
+    printed.lines().filter_map(is_failed).collect()
 }
 
 fn laboratory(root: &Path) -> Result<Outcome, String> {
@@ -177,6 +201,17 @@ mod tests {
 
         assert_eq!(totals(printed), "7 tests, 1 ignored");
         assert_eq!(totals("Compiling"), "");
+    }
+
+    #[test]
+    fn the_failed_tests_are_named_unless_a_program_crashed() {
+        let failed = "test a ... ok\ntest b::c ... FAILED\ntest result: FAILED. 1 passed\n\
+                      error: test failed, to rerun pass `--test x`\n";
+        let crashed = "test d ... error: test failed, to rerun pass `--test y`\n";
+
+        assert_eq!(failed_tests(failed), ["b::c"]);
+        assert_eq!(failed_tests(&format!("{failed}{crashed}")), [""; 0]);
+        assert_eq!(failed_tests("error: could not compile\n"), [""; 0]);
     }
 
     #[test]

@@ -263,6 +263,7 @@ fn shown(value: &Value, prefix: &str) -> String {
 
 fn element(scalar: &Scalar) -> String {
     match scalar {
+        Scalar::Bool(number) => number.to_string(),
         Scalar::I8(number) => number.to_string(),
         Scalar::U8(number) => number.to_string(),
         Scalar::I16(number) => number.to_string(),

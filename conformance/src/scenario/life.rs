@@ -132,7 +132,8 @@ pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Test
     expect_value(&pv, &client.get(&pv, ValueForm::Value)?, &json!("ao"))
 }
 
-fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), TestFailure> {
+/// Checks that a put with completion is refused, rather than that its client or server hangs.
+pub(super) fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), TestFailure> {
     match client.put(pv, value, true) {
         Ok(()) => Err(format!("{pv}: a put succeeded that must be rejected")),
         Err(why) if why.contains("printed nothing") || why.contains("has ended") => Err(why),

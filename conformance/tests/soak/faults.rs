@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::message::{self, Answer, Request};
 use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_pva::cursor::ByteOrder;
+use fodo_pva::message::Request as PvaRequest;
+use fodo_pva::search::{LOCAL_GROUP, OriginTag, SearchFlags, SearchRequest, SearchedChannel, TCP, wire_address};
+use socket2::Socket;
 
 use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
 use crate::neighbour::connected_from;
@@ -23,7 +27,7 @@ const HALF_SENT_BYTES: usize = 4 << 20;
 type Fault = (&'static str, fn(&mut Hostile<'_>));
 
 /// All faults with their names.
-pub const FAULTS: [Fault; 16] = [
+pub const FAULTS: [Fault; 17] = [
     ("another protocol", |hostile| hostile.send(b"GET / HTTP/1.1\r\n\r\n")),
     ("random bytes", |hostile| {
         let bytes = hostile.chance.bytes(200);
@@ -42,7 +46,7 @@ pub const FAULTS: [Fault; 16] = [
     ("changed bytes", change_bytes),
     ("updates turned off", |hostile| {
         let mut off = hostile.with_channel("f:count21");
-        off.say(&[subscribe(1), bare(Request::EventsOff {})]);
+        off.send(&[subscribe(1), bare(Request::EventsOff {})]);
         hostile.hold(off);
     }),
     ("stray datagrams", |hostile| {
@@ -68,6 +72,7 @@ pub const FAULTS: [Fault; 16] = [
         let bytes = misaligned_searches();
         (0..100).for_each(|_| hostile.send_datagram(&bytes));
     }),
+    ("forwarded searches", forward_searches),
 ];
 
 /// A seeded pseudorandom generator.
@@ -143,9 +148,9 @@ fn sent(mut raw: Raw, bytes: &[u8]) -> Raw {
 
 fn die_within_a_put(hostile: &mut Hostile<'_>) {
     let mut dying = hostile.with_channel("f:count20");
-    dying.say(&(0..100).map(subscribe).collect::<Vec<_>>());
+    dying.send(&(0..100).map(subscribe).collect::<Vec<_>>());
     let last = put(1);
-    dying.say(&[last[..1 + hostile.chance.below(last.len())].to_vec()]);
+    dying.send(&[last[..1 + hostile.chance.below(last.len())].to_vec()]);
 }
 
 fn change_bytes(hostile: &mut Hostile<'_>) {
@@ -161,12 +166,12 @@ fn change_bytes(hostile: &mut Hostile<'_>) {
 /// Puts without completion to fields of a record that switches itself off after zero time.
 fn set_delay_to_almost_zero(hostile: &mut Hostile<'_>) {
     let mut raw = hostile.with_channel("f:loop.HIGH");
-    raw.say(&[create(1, "f:loop.PROC")]);
+    raw.send(&[create(1, "f:loop.PROC")]);
     raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
     let write = |sid, value: f64| {
         with(Request::Write { dbr: DOUBLE, count: 1, sid: Sid(sid), ioid: Ioid(1) }, &value.to_be_bytes())
     };
-    raw.say(&[write(0, 1e-12), write(1, 1.0), echo()]);
+    raw.send(&[write(0, 1e-12), write(1, 1.0), echo()]);
     raw.until(|answer| matches!(answer, Answer::Echo {}));
     hostile.hold(raw);
 }
@@ -176,7 +181,7 @@ pub fn half_sent(mut raw: Raw, n_bytes: usize) -> Raw {
     let mut header = Vec::new();
     let request = Request::WriteNotify { dbr: DOUBLE, count: N_ELEMENTS, sid: Sid(0), ioid: Ioid(1) };
     request.header(N_ELEMENTS as usize * 8).encode(&mut header);
-    raw.say(&[header, vec![1; n_bytes]]);
+    raw.send(&[header, vec![1; n_bytes]]);
     raw
 }
 
@@ -194,11 +199,39 @@ fn subscribe_to_types_for_puts(hostile: &mut Hostile<'_>) {
         let mut mask = Vec::new();
         message::encode_mask(&mut mask, 1);
         let subscription = SubscriptionId(id as u32);
-        raw.say(&[with(Request::EventAdd { dbr, count: 1, sid: Sid(0), subscription }, &mask)]);
+        raw.send(&[with(Request::EventAdd { dbr, count: 1, sid: Sid(0), subscription }, &mask)]);
     }
-    raw.say(&[echo()]);
+    raw.send(&[echo()]);
     raw.until(|answer| matches!(answer, Answer::Echo {}));
     hostile.hold(raw);
+}
+
+/// Sends searches of pvAccess that the IOC forwards to the servers of its host, and others that a server seems to have
+/// forwarded.
+fn forward_searches(hostile: &mut Hostile<'_>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+    let own = socket.local_addr().expect("it is bound");
+    let socket = Socket::from(socket);
+    let search = SearchRequest {
+        sequence: 1,
+        flags: SearchFlags::UNICAST.with(SearchFlags::MUST_REPLY),
+        address: Ipv6Addr::UNSPECIFIED,
+        port: own.port(),
+        protocols: vec![TCP.into()],
+        channels: (0..50).map(|cid| SearchedChannel { cid: Cid(cid), name: b"f:ao" }).collect(),
+    };
+    let tag = OriginTag { destination: wire_address(Ipv4Addr::LOCALHOST.into()) };
+    let (mut direct, mut forwarded) = (Vec::new(), Vec::new());
+    PvaRequest::Search {}.encode(ByteOrder::Little, &mut direct, |to| search.encode(to));
+    PvaRequest::OriginTag {}.encode(ByteOrder::Little, &mut forwarded, |to| tag.encode(to));
+    PvaRequest::Search {}.encode(ByteOrder::Little, &mut forwarded, |to| search.forwarded(own).encode(to));
+    let group = SocketAddr::from((LOCAL_GROUP, hostile.ioc.pva_searches.port()));
+    // Some sandboxes have no multicasts.
+    let _ = socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST);
+    for _ in 0..20 {
+        let _ = socket.send_to(&direct, &hostile.ioc.pva_searches.into());
+        let _ = socket.send_to(&forwarded, &group.into());
+    }
 }
 
 /// Searches for existing names, with misaligned payloads.

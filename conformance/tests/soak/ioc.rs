@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
-use fodo_conformance::process::{Process, restrict_to_loopback};
+use fodo_conformance::process::{Process, restrict_to_loopback, set_pva_ports};
 use fodo_net::{ClientConfig, Context};
 use rustix::process::Signal;
 
@@ -37,6 +37,8 @@ record(ao, "f:kept") { info(autosaveFields, "VAL") }
 pub struct Ioc {
     process: Process,
     pub server: SocketAddr,
+    /// Where it receives searches of pvAccess.
+    pub pva_searches: SocketAddr,
     metrics: SocketAddr,
     folder: PathBuf,
     n_files_at_start: usize,
@@ -65,14 +67,16 @@ impl Ioc {
         ]);
         command.args(["--port", &port.to_string()]);
         restrict_to_loopback(&mut command, port);
+        let pva_searches = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        set_pva_ports(&mut command, pva_searches.port(), free_port());
         // Required for the huge arrays.
         command.env("EPICS_CA_MAX_ARRAY_BYTES", "100000000");
         let mut process = Process::start("fodo ioc", &mut command).expect("it starts");
         let ready = process.wait_for_line_starting("fodo ioc: serving", PATIENCE).expect("it serves");
         let (_, url) = ready.split_once("metrics on http://").expect("it prints the address of its metrics");
-        let metrics = url.trim_end_matches("/metrics)").parse().expect("an address");
+        let metrics = url.trim_end_matches("/metrics").parse().expect("an address");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut ioc = Ioc { process, server, metrics, folder, n_files_at_start: 0 };
+        let mut ioc = Ioc { process, server, pva_searches, metrics, folder, n_files_at_start: 0 };
         ioc.n_files_at_start = ioc.n_files();
         ioc
     }

@@ -149,13 +149,13 @@ fn soak(duration: Duration, seed: u64) {
     ioc.stop();
 }
 
-// Row 79 of docs/reference/faults.md.
+// Rows 32 and 79 of docs/reference/faults.md.
 #[test]
 fn ten_seconds_of_random_faults_do_not_affect_correct_clients() {
     soak(Duration::from_secs(10), 79);
 }
 
-// Row 79 of docs/reference/faults.md.
+// Rows 32 and 79 of docs/reference/faults.md.
 #[test]
 #[ignore = "takes an hour, or FODO_SOAK_MINUTES; `cargo xtask soak MINUTES` runs it"]
 fn an_hour_of_random_faults_does_not_affect_correct_clients() {

@@ -54,7 +54,7 @@ impl Neighbour {
     pub fn connect(&self) -> (Raw, Duration) {
         let start = Instant::now();
         let mut raw = connected_from(self.own, self.server);
-        raw.say(&[create(0, "f:longin")]);
+        raw.send(&[create(0, "f:longin")]);
         raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
         (raw, start.elapsed())
     }
@@ -78,7 +78,7 @@ impl Neighbour {
 }
 
 fn get(raw: &mut Raw, ioid: u32) {
-    raw.say(&[read(ioid)]);
+    raw.send(&[read(ioid)]);
     let answer = raw.until(|answer| matches!(answer, Answer::ReadNotify { .. })).0;
     assert!(matches!(answer, Answer::ReadNotify { status: Eca::NORMAL, .. }), "{answer:?}");
 }

@@ -119,7 +119,7 @@ fn silent_connections_leave_descriptors_for_other_hosts_and_ioc_files() {
         assert!(page_after < SERVED_MAX, "the metrics take {page_after:?}");
         assert!(page.contains("fodo_clients_without_channel_of_host{host=\"127.0.1."), "{page}");
         assert!(ioc.log().contains("without a channel is closed"), "{}", ioc.log());
-        late.say(&[echo()]);
+        late.send(&[echo()]);
         late.until(|answer| matches!(answer, Answer::Echo {}));
     }
     let _silent: Vec<Raw> =

@@ -5,19 +5,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
+pub use fodo_engine::search::Anomaly;
+use fodo_engine::search::is_endpoint;
 
 use crate::limit;
 use crate::message::Answer;
-use crate::search::{each_message, explicit_ip, is_endpoint};
-
-/// An event indicated by a beacon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anomaly {
-    /// A server has started or restarted.
-    Started(SocketAddr),
-    /// A running server is received that was not received before: a network connection has been restored.
-    Appeared(SocketAddr),
-}
+use crate::search::{each_message, explicit_ip};
 
 /// The servers whose beacons were received.
 ///
@@ -173,7 +166,8 @@ mod tests {
         assert_eq!(recorder.at(3.02, &beacon(server(2), 13, 1)), []);
         assert_eq!(recorder.at(3.06, &beacon(server(2), 13, 2)), [], "the periods double");
         assert_eq!(recorder.at(18.0, &beacon(server(1), 13, 501)), []);
-        assert_eq!(recorder.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "by a new route");
+        assert_eq!(recorder.at(29.9, &beacon(server(3), 13, 77)), []);
+        assert_eq!(recorder.at(30.0, &beacon(server(4), 13, 77)), [Anomaly::Appeared(server(4))], "by a new route");
     }
 
     #[test]
@@ -202,7 +196,19 @@ mod tests {
         recorder.at(16.0, &beacon(server(1), 13, 501));
 
         assert_eq!(recorder.at(16.001, &beacon(server(1), 13, 501)), []);
-        assert_eq!(recorder.at(16.002, &beacon(server(1), 13, 500)), []);
+        assert_eq!(recorder.at(16.099, &beacon(server(1), 13, 500)), []);
+        assert_eq!(recorder.at(16.1, &beacon(server(1), 13, 500)), [Anomaly::Started(server(1))]);
+    }
+
+    #[test]
+    fn beacons_are_numbered_from_minor_version_10_on() {
+        for (minor, anomalies) in [(9, vec![]), (10, vec![Anomaly::Started(server(1))])] {
+            let mut recorder = BeaconRecorder::new();
+            recorder.at(0.0, &beacon(server(1), minor, 500));
+            recorder.at(15.0, &beacon(server(1), minor, 501));
+
+            assert_eq!(recorder.at(30.0, &beacon(server(1), minor, 0)), anomalies, "minor version {minor}");
+        }
     }
 
     #[test]
@@ -236,7 +242,8 @@ mod tests {
             assert_eq!(recorder.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
         }
 
-        assert_eq!(recorder.at(46.0, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
+        assert_eq!(recorder.at(45.099, &beacon(server(1), 9, 0)), [], "a copy by another route");
+        assert_eq!(recorder.at(45.1, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
     }
 
     // Row 9 of docs/reference/faults.md.

@@ -256,10 +256,11 @@ mod tests {
 
         for piece in [1, 3, 7, 64, 1000, 5000] {
             let mut incoming = Incoming::new(dbr, 1000, payload.len(), None).unwrap();
-            let mut is_complete = false;
+            let (mut is_complete, mut n_left) = (false, payload.len());
             for mut bytes in payload.chunks(piece) {
+                n_left -= bytes.len();
                 is_complete = incoming.take(&mut bytes);
-                assert!(bytes.is_empty());
+                assert_eq!((bytes.len(), incoming.bytes_left()), (0, n_left));
             }
 
             assert!(is_complete, "pieces of {piece}");
@@ -288,6 +289,21 @@ mod tests {
 
         assert_eq!((in_own.as_ptr(), in_own.as_slice()), (place, [1.0, 2.0].as_slice()));
         assert_eq!((copy.as_slice(), shared[0]), ([1.0, 2.0].as_slice(), 9.0));
+    }
+
+    #[test]
+    fn the_memory_of_an_incomplete_array_is_that_of_its_elements() {
+        let texts = size_of::<Text>() + limit::TEXT_BYTES;
+        for (dbr, element_bytes, held_bytes) in [(0, 40, texts), (1, 2, 2), (2, 4, 4), (3, 2, 2), (4, 1, 1), (6, 8, 8)]
+        {
+            let padding_bytes = 6;
+            let mut incoming = Incoming::new(DbrType(dbr), 10, 10 * element_bytes + padding_bytes, None).unwrap();
+
+            assert!(!incoming.take(&mut &vec![b'x'; 3 * element_bytes][..]));
+
+            assert_eq!(incoming.held_bytes(), 3 * held_bytes, "type {dbr}");
+            assert_eq!(incoming.bytes_left(), 7 * element_bytes + padding_bytes, "type {dbr}");
+        }
     }
 
     #[test]

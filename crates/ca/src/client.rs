@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
+use fodo_data::{Array, ConvertError, EventMask, Kind, Now, Reading, Value};
 use fodo_engine::outbox::Outbox;
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
@@ -86,11 +86,20 @@ pub trait Listener {
     /// Whether updates of this subscription are wanted. Others, such as updates in transit when it ended, are neither
     /// decoded nor reported.
     fn wants(&self, subscription: SubscriptionId) -> bool;
+
+    /// An array whose memory a large array of this kind and size may reuse, in the reply to a request or, `None`, in an update.
+    /// It is reused if nothing else refers to it.
+    fn room(&mut self, _: Option<Ioid>, _: Kind, _n_elements: usize) -> Option<Array> {
+        None
+    }
+
+    /// A large array has arrived, before the event that contains it. [`Listener::room`] may offer its memory later.
+    fn large_array(&mut self, _: &Array) {}
 }
 
 /// Stores all events.
 impl Listener for Vec<Event> {
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: Event) {
         self.push(event);
     }
@@ -136,8 +145,6 @@ struct ClientState {
     server_minor: u32,
     /// The element count of each channel, for servers that do not support a count of 0.
     counts: HashMap<Sid, u32>,
-    /// Arrays whose memory large replies reuse, by request.
-    rooms: HashMap<Ioid, Array>,
     /// Number of CREATE_CHAN requests without a reply.
     n_creating: usize,
     payload_bytes_max: usize,
@@ -162,7 +169,6 @@ impl Circuit {
             outbox,
             server_minor: 0,
             counts: HashMap::new(),
-            rooms: HashMap::new(),
             n_creating: 0,
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
@@ -198,21 +204,6 @@ impl Circuit {
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
-    }
-
-    /// Provides memory for a large reply to this request; reused if the caller holds no other reference to `room`.
-    pub fn reuse(&mut self, ioid: Ioid, room: Array) {
-        self.inner.rooms.insert(ioid, room);
-    }
-
-    /// Drops the memory for a reply that is no longer awaited.
-    pub fn forget(&mut self, ioid: Ioid) {
-        self.inner.rooms.remove(&ioid);
-    }
-
-    /// Drops the memory for all replies that are no longer awaited.
-    pub fn forget_unless(&mut self, is_awaited: impl Fn(Ioid) -> bool) {
-        self.inner.rooms.retain(|ioid, _| is_awaited(*ioid));
     }
 
     /// Writes a value: with completion if `ioid` is given (WRITE_NOTIFY), otherwise without a reply.
@@ -294,12 +285,12 @@ impl Circuit {
         }
     }
 
-    /// Whether nothing is left over: no channel that waits for its confirmation, no memory for a reply, no partly received
-    /// message, nothing to send. True after everything was cleared and every reply has arrived.
+    /// Whether nothing is left over: no channel that waits for its confirmation, no partly received message, nothing to
+    /// send. True after everything was cleared and every reply has arrived.
     pub fn holds_nothing(&self) -> bool {
-        let ClientState { outbox, counts, rooms, n_creating, .. } = &self.inner;
+        let ClientState { outbox, counts, n_creating, .. } = &self.inner;
         let is_waiting = *n_creating > 0 || self.create_until.is_some() || !self.framer.is_between_messages();
-        !is_waiting && counts.is_empty() && rooms.is_empty() && outbox.pending_bytes() == 0
+        !is_waiting && counts.is_empty() && outbox.pending_bytes() == 0
     }
 
     /// The next bytes to write; see [`Outbox::ready`].
@@ -327,13 +318,6 @@ impl ClientState {
             count => count,
         }
     }
-
-    fn room(&mut self, header: &Header) -> Option<Array> {
-        match Answer::from_header(header) {
-            Answer::ReadNotify { ioid, .. } => self.rooms.remove(&ioid),
-            _ => None,
-        }
-    }
 }
 
 /// The state machine while it processes bytes, with its listener.
@@ -349,23 +333,41 @@ impl<L: Listener> Dispatcher<'_, L> {
         }
     }
 
-    /// Reports the end of a get.
-    #[inline(always)]
-    fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
-        if !self.inner.rooms.is_empty() {
-            self.inner.rooms.remove(&ioid);
-        }
-        self.listener.event(Event::ReadDone { ioid, dbr, result });
+    /// The memory for the array in a reply.
+    fn room(&mut self, header: &Header, kind: Kind, count: u32) -> Option<Array> {
+        let ioid = match Answer::from_header(header) {
+            Answer::ReadNotify { ioid, .. } => Some(ioid),
+            _ => None,
+        };
+        self.listener.room(ioid, kind, count as usize)
     }
 
     /// Reports a large value, or why it was rejected.
     fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
         let checked = |status: Eca| if status.is_success() { result } else { Err(status) };
         match Answer::from_header(header) {
-            Answer::ReadNotify { dbr, status, ioid, .. } => self.read_done(ioid, dbr, checked(status)),
+            Answer::ReadNotify { dbr, status, ioid, .. } => {
+                self.listener.event(Event::ReadDone { ioid, dbr, result: checked(status) });
+            }
             // The subscription may have ended while the value arrived.
             Answer::EventAdd { dbr, status, subscription, .. } if self.listener.wants(subscription) => {
                 self.listener.event(Event::Update { subscription, dbr, result: checked(status) });
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles a value other than a single number, or the status of a failure.
+    #[inline(never)]
+    fn any_value(&mut self, header: &Header, payload: &[u8]) {
+        match Answer::from_header(header) {
+            Answer::EventAdd { dbr, count, status, subscription } => {
+                let result = decode(status, dbr, count, payload);
+                self.listener.event(Event::Update { subscription, dbr, result });
+            }
+            Answer::ReadNotify { dbr, count, status, ioid } => {
+                let result = decode(status, dbr, count, payload);
+                self.listener.event(Event::ReadDone { ioid, dbr, result });
             }
             _ => {}
         }
@@ -435,7 +437,6 @@ impl<L: Listener> Dispatcher<'_, L> {
 }
 
 /// The reading in a payload, or the failure status.
-#[inline(always)]
 fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
     if !status.is_success() {
         return Err(status);
@@ -462,7 +463,10 @@ impl<L: Listener> MessageHandler for Dispatcher<'_, L> {
                     _ if payload_bytes > self.inner.payload_bytes_max => Eca::TOLARGE,
                     None => Eca::BADTYPE,
                     Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
-                    Some(_) => return Plan::Value(dbr, count, self.inner.room(header)),
+                    Some(_) => {
+                        let room = dbr.kind().and_then(|kind| self.room(header, kind, count));
+                        return Plan::Value(dbr, count, room);
+                    }
                 };
                 self.give(header, Err(refusal));
                 Plan::Skip
@@ -478,13 +482,25 @@ impl<L: Listener> MessageHandler for Dispatcher<'_, L> {
             // An empty payload confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
             Answer::EventAdd { dbr, count, status, subscription } => {
-                if self.listener.wants(subscription) {
-                    let result = decode(status, dbr, count, payload);
-                    self.listener.event(Event::Update { subscription, dbr, result });
+                if !self.listener.wants(subscription) {
+                    return;
+                }
+                if status.is_success()
+                    && let Some(reading) = dbr::decode_short(dbr, count, payload)
+                {
+                    self.listener.event(Event::Update { subscription, dbr, result: Ok(reading) });
+                } else {
+                    self.any_value(header, payload);
                 }
             }
             Answer::ReadNotify { dbr, count, status, ioid } => {
-                self.read_done(ioid, dbr, decode(status, dbr, count, payload));
+                if status.is_success()
+                    && let Some(reading) = dbr::decode_short(dbr, count, payload)
+                {
+                    self.listener.event(Event::ReadDone { ioid, dbr, result: Ok(reading) });
+                } else {
+                    self.any_value(header, payload);
+                }
             }
             _ => self.rare(header, payload),
         }
@@ -493,6 +509,9 @@ impl<L: Listener> MessageHandler for Dispatcher<'_, L> {
     fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
+        if let Value::Array(array) = &reading.value {
+            self.listener.large_array(array);
+        }
         self.give(header, Ok(reading));
     }
 
@@ -504,6 +523,8 @@ impl<L: Listener> MessageHandler for Dispatcher<'_, L> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn config() -> Config {
@@ -560,6 +581,87 @@ mod tests {
         assert_eq!(events, [Event::CreateUnanswered, Event::CreateFailed { cid: Cid(1) }]);
     }
 
+    /// Has memory for the reply to request 3.
+    struct WithRoom(Vec<Event>, Option<Array>);
+
+    impl Listener for WithRoom {
+        fn event(&mut self, event: Event) {
+            self.0.push(event);
+        }
+
+        fn wants(&self, _: SubscriptionId) -> bool {
+            true
+        }
+
+        fn room(&mut self, ioid: Option<Ioid>, _: Kind, _: usize) -> Option<Array> {
+            self.1.take_if(|_| ioid == Some(Ioid(3)))
+        }
+    }
+
+    #[test]
+    fn the_reply_to_a_get_is_decoded_into_the_memory_that_its_caller_provided() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        drain(&mut circuit);
+        let (dbr, count, status) = (DbrType(6), 10_000, Eca::NORMAL);
+        let update = Answer::EventAdd { dbr, count, status, subscription: SubscriptionId(3) };
+        let other = Answer::ReadNotify { dbr, count, status, ioid: Ioid(4) };
+        let reply = Answer::ReadNotify { dbr, count, status, ioid: Ioid(3) };
+        let memory = Arc::new(vec![9.0; 10_000]);
+        let place = memory.as_ptr();
+        let mut listener = WithRoom(Vec::new(), Some(Array::F64(memory)));
+
+        let is_decoded_there = [update, other, reply].map(|answer| {
+            let mut bytes = Vec::new();
+            answer.header(80_000).encode(&mut bytes);
+            bytes.resize(bytes.len() + 80_000, 0);
+            circuit.received(&bytes, start, &mut listener);
+            match listener.0.pop() {
+                Some(Event::Update { result: Ok(reading), .. } | Event::ReadDone { result: Ok(reading), .. }) => {
+                    matches!(&reading.value, Value::Array(Array::F64(elements)) if elements.as_ptr() == place)
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+
+        assert_eq!(is_decoded_there, [false, false, true]);
+        assert!(circuit.holds_nothing());
+    }
+
+    #[test]
+    fn servers_before_4_13_get_the_element_count_of_the_channel_instead_of_0() {
+        let encoded = |requests: &[Request]| {
+            let mut bytes = Vec::new();
+            requests.iter().for_each(|request| request.encode(&mut bytes));
+            bytes
+        };
+        let (dbr, sid, ioid, subscription) = (DbrType(6), Sid(2), Ioid(3), SubscriptionId(4));
+        for (minor, of_channel, of_cleared) in [(12, 100, 1), (13, 0, 0)] {
+            let start = Now::for_test();
+            let mut circuit = Circuit::new(&config(), start);
+            let (mut bytes, mut events) = (Vec::new(), Vec::new());
+            Answer::Version { valid: 0, minor, sequence: 0 }.encode(&mut bytes);
+            Answer::CreateChan { dbr, count: 100, cid: Cid(1), sid }.encode(&mut bytes);
+            circuit.received(&bytes, start, &mut events);
+            drain(&mut circuit);
+
+            circuit.read(sid, dbr, 0, ioid);
+            circuit.read(sid, dbr, 7, ioid);
+            circuit.cancel(sid, dbr, 0, subscription);
+            circuit.clear(Cid(1), sid);
+            circuit.read(sid, dbr, 0, ioid);
+
+            let expected = encoded(&[
+                Request::ReadNotify { dbr, count: of_channel, sid, ioid },
+                Request::ReadNotify { dbr, count: 7, sid, ioid },
+                Request::EventCancel { dbr, count: of_channel, sid, subscription },
+                Request::ClearChannel { sid, cid: Cid(1) },
+                Request::ReadNotify { dbr, count: of_cleared, sid, ioid },
+            ]);
+            assert_eq!(drain(&mut circuit), expected, "minor version {minor}");
+        }
+    }
+
     #[test]
     fn an_error_reply_names_the_rejected_request() {
         let start = Now::for_test();
@@ -588,5 +690,58 @@ mod tests {
 
             assert_eq!(events, [Event::Complaint { about, status: Eca::PUTFAIL, text: "not now".into() }]);
         }
+    }
+
+    #[test]
+    fn a_closed_circuit_has_no_deadline_and_sends_no_echo() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let mut events = Vec::new();
+        circuit.create(Cid(1), "x", start);
+        drain(&mut circuit);
+
+        // The confirmation of a channel of type 99.
+        let invalid = [0, 18, 0, 0, 0, 99, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2];
+        circuit.received(&invalid, start, &mut events);
+        let reason = DisconnectReason::Malformed("channel confirmed with an invalid type");
+        assert_eq!((&events[..], circuit.deadline()), (&[Event::Closed(reason)][..], None));
+
+        circuit.tick(start + Duration::from_secs(3600), &mut events);
+        assert_eq!((events.len(), circuit.pending_bytes()), (1, 0));
+    }
+
+    #[test]
+    fn an_echo_is_sent_at_its_deadline_and_not_before() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let mut events = Vec::new();
+        drain(&mut circuit);
+        let nanosecond = Duration::from_nanos(1);
+        let due = Duration::from_secs(30);
+
+        circuit.tick(start + (due - nanosecond), &mut events);
+        assert_eq!((circuit.pending_bytes(), circuit.deadline()), (0, Some(start.monotonic + due)));
+        circuit.tick(start + due, &mut events);
+        assert_eq!(circuit.pending_bytes(), 16);
+
+        let silent = due + limit::ECHO_TIMEOUT;
+        assert_eq!(circuit.deadline(), Some(start.monotonic + silent));
+        circuit.tick(start + (silent - nanosecond), &mut events);
+        assert_eq!(events, []);
+        circuit.tick(start + silent, &mut events);
+        assert_eq!(events, [Event::Unresponsive]);
+    }
+
+    #[test]
+    fn a_channel_request_is_reported_as_unanswered_at_its_deadline_and_not_before() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let mut events = Vec::new();
+        circuit.create(Cid(1), "x", start);
+
+        circuit.tick(start + (limit::CREATE_TIMEOUT - Duration::from_nanos(1)), &mut events);
+        assert_eq!(events, []);
+        circuit.tick(start + limit::CREATE_TIMEOUT, &mut events);
+        assert_eq!(events, [Event::CreateUnanswered]);
     }
 }

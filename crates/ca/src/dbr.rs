@@ -1,13 +1,16 @@
 //! DBR types 0 to 38: the layout of their payloads.
 
+mod short;
+
 use std::fmt;
 use std::sync::Arc;
 
 use fodo_data::{
-    Acknowledge, Alarm, Array, ConvertError, Kind, LABEL_BYTES, Limits, Meta, Reading, STRING_BYTES, Scalar, Severity,
-    Status, Text, TimeStamp, Value,
+    AcknowledgeState, Alarm, Array, ConvertError, Kind, LABEL_BYTES, Limits, Meta, Reading, STRING_BYTES, Scalar,
+    Severity, Status, Text, TimeStamp, Value,
 };
 
+pub(crate) use self::short::decode_short;
 use crate::message::padded;
 
 /// A DBR type number; unknown numbers are kept and printed as numbers.
@@ -120,6 +123,8 @@ const LABELS: (usize, usize) = (16, LABEL_BYTES);
 const UNITS: usize = 8;
 
 impl DbrType {
+    /// A floating point number of 64 bits with alarm and time stamp.
+    pub const TIME_DOUBLE: DbrType = DbrType(20);
     /// Alarm acknowledge, transient (write only).
     pub const PUT_ACKT: DbrType = DbrType(35);
     /// Alarm acknowledge, severity (write only).
@@ -136,7 +141,7 @@ impl DbrType {
             Kind::I16 => 1,
             Kind::F32 => 2,
             Kind::Enum => 3,
-            Kind::I8 | Kind::U8 => 4,
+            Kind::Bool | Kind::I8 | Kind::U8 => 4,
             Kind::U16 | Kind::I32 => 5,
             Kind::U32 | Kind::I64 | Kind::U64 | Kind::F64 => 6,
         };
@@ -293,6 +298,7 @@ fn put_text(text: &Text, bytes: usize, out: &mut Vec<u8>) {
 /// Appends one element; `kind` is the element's own.
 fn put_scalar(scalar: &Scalar, out: &mut Vec<u8>) {
     match scalar {
+        Scalar::Bool(n) => out.push(u8::from(*n)),
         Scalar::I8(n) => out.push(*n as u8),
         Scalar::U8(n) => out.push(*n),
         Scalar::I16(n) => out.extend_from_slice(&n.to_be_bytes()),
@@ -320,6 +326,7 @@ pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<
         }};
     }
     match array {
+        Array::Bool(elements) => out.extend(elements[range].iter().map(|&n| u8::from(n))),
         Array::I8(elements) => out.extend(elements[range].iter().map(|&n| n as u8)),
         Array::U8(elements) => out.extend_from_slice(&elements[range]),
         Array::I16(elements) => swap!(elements, 2),
@@ -502,34 +509,39 @@ impl PayloadReader<'_> {
 pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, MalformedPayload> {
     let row = dbr.row().ok_or(MalformedPayload::UnknownType(dbr))?;
     let (alarm, time, meta) = take_head(row, &mut PayloadReader(head)).ok_or(MalformedPayload::Short)?;
-    Ok(Reading { value, alarm, time, meta })
+    Ok(Reading { alarm, time, meta, ..Reading::bare(value) })
 }
 
-#[inline(always)]
 fn take_head(row: &TypeInfo, take: &mut PayloadReader) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
     let (mut alarm, mut time, mut meta) = (Alarm::default(), TimeStamp::NEVER, None);
     if row.offset == 0 {
         return Some((alarm, time, meta));
     }
-    let status_and_severity = take.u32()?;
-    alarm.status = Status((status_and_severity >> 16) as u16);
-    alarm.severity = Severity::from_code(status_and_severity as u16);
+    alarm = take_alarm(take.u32()?);
     match row.level {
-        Some(AttributeLevel::Time) => {
-            let seconds_and_nanos = take.u64()?;
-            time = TimeStamp::from_epics((seconds_and_nanos >> 32) as u32, seconds_and_nanos as u32);
-        }
+        Some(AttributeLevel::Time) => time = take_time(take.u64()?),
         Some(level @ (AttributeLevel::Graphic | AttributeLevel::Control)) if row.kind != Kind::Text => {
             meta = Some(take_meta(row.kind, level, take)?.into());
         }
         None => {
             let transient = take.u16()? != 0;
-            let acknowledge = Acknowledge { transient, severity: Severity::from_code(take.u16()?) };
+            let acknowledge = AcknowledgeState { transient, severity: Severity::from_code(take.u16()?) };
             meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
         }
         _ => {}
     }
     Some((alarm, time, meta))
+}
+
+#[inline(always)]
+fn take_alarm(status_and_severity: u32) -> Alarm {
+    let status = Status((status_and_severity >> 16) as u16);
+    Alarm { status, severity: Severity::from_code(status_and_severity as u16) }
+}
+
+#[inline(always)]
+fn take_time(seconds_and_nanos: u64) -> TimeStamp {
+    TimeStamp::from_epics((seconds_and_nanos >> 32) as u32, seconds_and_nanos as u32)
 }
 
 #[cold]
@@ -562,7 +574,6 @@ fn take_meta(kind: Kind, level: AttributeLevel, take: &mut PayloadReader) -> Opt
 }
 
 /// Decodes a payload. `count` 1 gives a scalar, any other count an array.
-#[inline(always)]
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, MalformedPayload> {
     let row = dbr.row().ok_or(MalformedPayload::UnknownType(dbr))?;
     let (head, body) = payload.split_at_checked(row.offset).ok_or(MalformedPayload::Short)?;
@@ -579,7 +590,7 @@ pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malfo
             elements.into_value()
         }
     };
-    Ok(Reading { value, alarm, time, meta })
+    Ok(Reading { alarm, time, meta, ..Reading::bare(value) })
 }
 
 /// The type for a put of `value`: that of its kind, widened where CA has none.
@@ -594,24 +605,23 @@ mod tests {
     fn described(value: Value) -> Reading {
         let limits = |low: f64, high: f64| Limits { low, high };
         Reading {
-            value,
             alarm: Alarm { status: Status::HIGH, severity: Severity::Minor },
             time: TimeStamp::from_epics(1_000_000, 500),
             meta: Some(
                 Meta {
                     units: "mm".into(),
                     precision: 3,
-                    text_digits: None,
                     display: limits(-10.0, 10.0),
                     alarm: limits(-9.0, 9.0),
                     warning: limits(-8.0, 8.0),
                     control: limits(-7.0, 7.0),
                     labels: vec!["OFF".into(), "ON".into()],
-                    label_for_unlabelled: None,
-                    acknowledge: Some(Acknowledge { transient: true, severity: Severity::Major }),
+                    acknowledge: Some(AcknowledgeState { transient: true, severity: Severity::Major }),
+                    ..Meta::default()
                 }
                 .into(),
             ),
+            ..Reading::bare(value)
         }
     }
 
@@ -654,6 +664,24 @@ mod tests {
     }
 
     #[test]
+    fn a_single_number_is_decoded_in_one_step_or_field_by_field_with_the_same_result() {
+        let payload: Vec<u8> = (1..=100).collect();
+        let mut n_short = 0;
+        for (number, n_bytes) in (0..=39).flat_map(|number| (0..=100).map(move |n_bytes| (number, n_bytes))) {
+            let (dbr, payload) = (DbrType(number), &payload[..n_bytes]);
+
+            let Some(short) = decode_short(dbr, 1, payload) else { continue };
+
+            assert_eq!(Ok(short), decode(dbr, 1, payload), "{dbr}, {n_bytes} bytes");
+            n_short += 1;
+        }
+        // The six types of numbers at three levels, from the size of each up to 100 bytes.
+        let sizes = (0..21).filter(|number| number % 7 != 0).map(|number| DbrType(number).payload_bytes(1).unwrap());
+        assert_eq!(n_short, sizes.map(|n_bytes| 101 - n_bytes).sum::<usize>());
+        assert_eq!(decode_short(DbrType(20), 2, &payload), None);
+    }
+
+    #[test]
     fn payload_sizes_match_the_c_structures() {
         let sizes = [
             40, 2, 4, 2, 1, 4, 8, 44, 6, 8, 6, 6, 8, 16, 52, 16, 16, 16, 16, 16, 24, 44, 26, 44, 424, 20, 40, 72, 44,
@@ -662,6 +690,14 @@ mod tests {
         for (number, size) in sizes.into_iter().enumerate() {
             assert_eq!(DbrType(number as u16).payload_bytes(1), Some(size), "type {number}");
         }
+    }
+
+    #[test]
+    fn types_with_limits_or_with_text_and_enum_values_may_need_metadata() {
+        let needing: Vec<u16> = (0..=39).filter(|&number| DbrType(number).may_need_meta()).collect();
+
+        let text_and_enum = [0, 3, 7, 10, 14, 17];
+        assert_eq!(needing, text_and_enum.into_iter().chain(21..=38).collect::<Vec<u16>>());
     }
 
     #[test]
@@ -681,5 +717,64 @@ mod tests {
         assert_eq!(decode(DbrType(6), 2, &[0; 8]), Err(MalformedPayload::Short));
         assert_eq!(decode(DbrType(6), u32::MAX, &[0; 8]), Err(MalformedPayload::Short));
         assert_eq!(decode(DbrType(99), 1, &[0; 8]), Err(MalformedPayload::UnknownType(DbrType(99))));
+    }
+
+    #[test]
+    fn metadata_is_needed_for_limits_and_for_conversions_between_numbers_texts_and_states() {
+        use Kind::{Enum, F32, F64, I8, I16, I32, I64, Text, U8, U16, U32, U64};
+        const KINDS: [Kind; 12] = [Text, I8, U8, I16, U16, Enum, I32, U32, I64, U64, F32, F64];
+        let needing = |dbr: DbrType| KINDS.into_iter().filter(|kind| dbr.needs_meta(*kind)).collect::<Vec<Kind>>();
+
+        for level in [AttributeLevel::Plain, AttributeLevel::Status, AttributeLevel::Time] {
+            assert_eq!(needing(DbrType::of(Text, level)), [Enum, F32, F64]);
+            assert_eq!(needing(DbrType::of(Enum, level)), [Text]);
+            assert_eq!(needing(DbrType::of(F64, level)), []);
+        }
+        for level in [AttributeLevel::Graphic, AttributeLevel::Control] {
+            assert_eq!(needing(DbrType::of(I16, level)), KINDS);
+        }
+        assert_eq!(needing(DbrType::CLASS_NAME), KINDS);
+        assert_eq!(needing(DbrType(39)), []);
+    }
+
+    #[test]
+    fn payload_sizes_are_limited_to_what_a_header_can_hold_with_padding() {
+        let largest = u32::MAX - 8;
+
+        assert_eq!(DbrType(4).payload_bytes(largest), Some(largest as usize));
+        assert_eq!(DbrType(4).payload_bytes(largest + 1), None);
+        assert_eq!(DbrType(6).payload_bytes(largest / 8), Some(largest as usize / 8 * 8));
+        assert_eq!(DbrType(6).payload_bytes(largest / 8 + 1), None);
+        assert_eq!(DbrType(39).payload_bytes(1), None);
+    }
+
+    #[test]
+    fn each_kind_has_the_type_that_holds_it_and_each_type_its_name() {
+        let basics = [Kind::Text, Kind::I16, Kind::F32, Kind::Enum, Kind::U8, Kind::I32, Kind::F64];
+        for (number, kind) in (0..).zip(basics) {
+            assert_eq!(DbrType::of(kind, AttributeLevel::Plain), DbrType(number));
+            assert_eq!(DbrType::of(kind, AttributeLevel::Control), DbrType(28 + number));
+            assert_eq!(DbrType(28 + number).kind(), Some(kind));
+        }
+        for (kind, wider) in [
+            (Kind::I8, Kind::U8),
+            (Kind::U16, Kind::I32),
+            (Kind::U32, Kind::F64),
+            (Kind::I64, Kind::F64),
+            (Kind::U64, Kind::F64),
+        ] {
+            assert_eq!(DbrType::of(kind, AttributeLevel::Time), DbrType::of(wider, AttributeLevel::Time), "{kind:?}");
+        }
+        let names = [6, 20, 34, 38, 39].map(|number| DbrType(number).to_string());
+        assert_eq!(names, ["DBR_DOUBLE", "DBR_TIME_DOUBLE", "DBR_CTRL_DOUBLE", "DBR_CLASS_NAME", "39"]);
+        assert_eq!((DbrType(39).level(), DbrType(39).kind(), DbrType(39).layout()), (None, None, None));
+    }
+
+    #[test]
+    fn a_flaw_of_a_payload_names_the_unknown_type() {
+        let unknown = MalformedPayload::UnknownType(DbrType(99));
+
+        assert_eq!(unknown.to_string(), "unknown DBR type 99");
+        assert_eq!(MalformedPayload::Short.to_string(), "the payload is shorter than its type and count require");
     }
 }

@@ -129,4 +129,15 @@ mod tests {
         assert_eq!(Eca::INTERNAL.0, 142);
         assert_eq!(Eca(7777).to_string(), "status 7777");
     }
+
+    #[test]
+    fn a_status_code_has_a_name_a_text_and_a_severity() {
+        assert_eq!((Eca::BADTYPE.name(), Eca(7777).name()), (Some("ECA_BADTYPE"), None));
+        assert_eq!(Eca::GETFAIL.to_string(), "channel read request failed (ECA_GETFAIL)");
+        assert_eq!((Eca::from(1), u32::from(Eca::IODONE)), (Eca::NORMAL, 42 << 3 | 3));
+        // As in libca, an information is a success, because its lowest bit is set.
+        let successes: Vec<Eca> = Eca::ALL.iter().map(|row| row.0).filter(|code| code.is_success()).collect();
+        assert!(successes.contains(&Eca::NORMAL) && successes.contains(&Eca::NEWCONN));
+        assert!(successes.iter().all(|code| [1, 3].contains(&(code.0 & 7))), "{successes:?}");
+    }
 }

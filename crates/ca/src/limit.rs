@@ -115,6 +115,7 @@ mod tests {
             ("every small payload in one message", BULK_BYTES, SMALL_PAYLOAD_BYTES as usize),
             ("two of the least bulk arrays in a piece", fodo_engine::limit::PIECE_BYTES, 2 * BULK_BYTES),
             ("a million elements", RESERVED_ELEMENTS_MAX, million),
+            ("three quarters of what 9600 baud transfer in a minute", MESSAGE_PROGRESS_BYTES, 45 * 9600 / 8),
             ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
             ("more servers than any plant has", BEACON_SERVERS, 10_000),
             ("more names than a person looks at", TRAFFIC_NAMES, 50_000),

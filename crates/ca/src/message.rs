@@ -131,7 +131,8 @@ macro_rules! messages {
             }
 
             /// Encodes the header of this message for a payload of `payload_bytes`.
-            #[inline]
+            // Callers know the variant: only its fields are left.
+            #[inline(always)]
             pub fn header(&self, payload_bytes: usize) -> Header {
                 let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
                 let blank = |command| Header { command, payload_bytes, data_type: 0, count: 0, p1: 0, p2: 0 };
@@ -316,5 +317,59 @@ mod tests {
 
         assert_eq!(message.header(0), header);
         assert!(message.to_string().starts_with("command 99"));
+    }
+
+    #[test]
+    fn a_header_is_extended_from_0xffff_bytes_or_elements_on() {
+        for (payload_bytes, count, n_bytes) in [
+            (0xfffe, 0xfffe, HEADER_BYTES),
+            (0xffff, 1, EXTENDED_BYTES),
+            (8, 0xffff, EXTENDED_BYTES),
+            (u32::MAX, u32::MAX, EXTENDED_BYTES),
+        ] {
+            let header = Header { command: 0x1234, payload_bytes, data_type: 0x5678, count, p1: 0x9abc_def0, p2: 7 };
+            let mut bytes = Vec::new();
+
+            header.encode(&mut bytes);
+
+            assert_eq!(bytes.len(), n_bytes, "{payload_bytes} {count}");
+            assert_eq!(Header::decode(&bytes), Some((header, n_bytes)));
+            assert_eq!(Header::decode(&bytes[..n_bytes - 1]), None);
+            assert_eq!((Header::least_command(&bytes), Header::least_command(&[])), (Some(0x1200), None));
+        }
+    }
+
+    #[test]
+    fn a_text_is_terminated_and_padded_to_a_multiple_of_eight() {
+        for (text, n_bytes) in [("", 8), ("1234567", 8), ("12345678", 16)] {
+            let mut bytes = vec![99];
+
+            encode_text(&mut bytes, |size| Request::HostName {}.header(size), text.as_bytes());
+
+            let payload = &bytes[1 + HEADER_BYTES..];
+            assert_eq!((bytes[0], payload.len(), super::text(payload)), (99, n_bytes, Some(text.as_bytes())));
+        }
+        assert_eq!((super::text(b"no end"), super::text(b"")), (None, None));
+    }
+
+    #[test]
+    fn the_mask_of_a_subscription_needs_fourteen_bytes() {
+        let mut payload = Vec::new();
+        encode_mask(&mut payload, 0x0105);
+
+        assert_eq!((payload.len(), mask(&payload), mask(&payload[..14])), (MASK_BYTES, 0x0105, 0x0105));
+        assert_eq!((mask(&payload[..13]), mask(&payload[..11])), (0, 0));
+    }
+
+    #[test]
+    fn a_message_is_displayed_with_its_name_and_fields() {
+        let request = Request::ClearChannel { sid: Sid(7), cid: Cid(8) };
+        let answer = Answer::AccessRights { cid: Cid(8), rights: Rights { read: true, write: false } };
+        let mut found = Vec::new();
+        encode_found(&mut found);
+
+        assert_eq!(request.to_string(), "CLEAR_CHANNEL sid=7 cid=8");
+        assert_eq!(answer.to_string(), "ACCESS_RIGHTS cid=8 rights=read");
+        assert_eq!(found, [0, 13, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 use fodo_engine::Cid;
-use fodo_engine::search::{HasName, SearchSchedule};
+pub use fodo_engine::search::{Claim, NameSearcher};
+use fodo_engine::search::{HasName, SearchSchedule, is_endpoint};
 
 use crate::limit;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -27,18 +28,6 @@ impl Datagram {
     }
 }
 
-/// A server claims a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The client's number for the name.
-    pub cid: Cid,
-    /// The server's TCP address.
-    pub server: SocketAddr,
-    /// Whether the name was being searched for. If not, the reply is late or a duplicate, or a second server has the
-    /// name.
-    pub is_first: bool,
-}
-
 /// A server that does not have the name sends no reply.
 const DONT_REPLY: u16 = 5;
 /// A server that does not have the name sends NOT_FOUND, except over UDP.
@@ -49,8 +38,8 @@ const THE_SENDER: u32 = u32::MAX;
 /// The client's side: the names being searched for.
 ///
 /// A name is searched for immediately, then with periods that double from 32 ms to 300 s, or to the maximum set with
-/// [`Searcher::set_period_max`]. Names that are due are packed into full datagrams. The number of datagrams is limited
-/// by what servers reply to or have time for, so that a hundred thousand names do not overload them.
+/// [`NameSearcher::set_period_max`]. Names that are due are packed into full datagrams. The number of datagrams is
+/// limited by what servers reply to or have time for, so that a hundred thousand names do not overload them.
 ///
 /// `N`: the owner of the name, so that a client that searches for a million names need not store them twice.
 #[derive(Debug)]
@@ -65,7 +54,7 @@ impl Searcher {
         Searcher::of(seed)
     }
 
-    /// Starts searching for a name; the first datagram is due immediately ([`Searcher::tick`]).
+    /// Starts searching for a name; the first datagram is due immediately ([`NameSearcher::tick`]).
     pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
         self.add_after(cid, name.into(), Duration::ZERO, now.monotonic);
     }
@@ -75,36 +64,6 @@ impl<N: HasName> Searcher<N> {
     /// The same as [`Searcher::new`], for any owner of names.
     pub fn of(seed: u64) -> Searcher<N> {
         Searcher { schedule: SearchSchedule::new(seed), sequence: 0 }
-    }
-
-    /// Sets the maximum time between two searches for a name (EPICS_CA_MAX_SEARCH_PERIOD).
-    pub fn set_period_max(&mut self, period_max: Duration) {
-        self.schedule.set_period_max(period_max);
-    }
-
-    /// Starts searching for a name after a pause; see [`SearchSchedule::add_after`].
-    pub fn add_after(&mut self, cid: Cid, name: N, pause: Duration, now: Instant) {
-        self.schedule.add_after(cid, name, pause, now);
-    }
-
-    /// Starts searching for a name whose server was lost; see [`SearchSchedule::add_lost`].
-    pub fn add_lost(&mut self, cid: Cid, name: N, now: Now) {
-        self.schedule.add_lost(cid, name, now.monotonic);
-    }
-
-    /// Requests a search for all names; see [`SearchSchedule::boost`].
-    pub fn boost(&mut self, now: Now) {
-        self.schedule.boost(now.monotonic);
-    }
-
-    /// Stops searching for a name; unknown numbers are ignored.
-    pub fn remove(&mut self, cid: Cid) {
-        self.schedule.remove(cid);
-    }
-
-    /// The number of names being searched for.
-    pub fn n_names(&self) -> usize {
-        self.schedule.n_names()
     }
 
     /// Processes a datagram and removes claimed names. Names that were not being searched for are reported with
@@ -120,26 +79,20 @@ impl<N: HasName> Searcher<N> {
             self.schedule.answered(now.monotonic);
         }
     }
+}
 
-    /// Records that a server claims a name; returns whether the name was being searched for.
-    pub fn claimed(&mut self, cid: Cid, server: SocketAddr, claims: &mut Vec<Claim>) -> bool {
-        if !is_endpoint(server) {
-            return false;
-        }
-        let is_first = self.schedule.remove(cid);
-        claims.push(Claim { cid, server, is_first });
-        is_first
+impl<N: HasName> NameSearcher<N> for Searcher<N> {
+    type Datagram = Datagram;
+
+    fn schedule(&self) -> &SearchSchedule<N> {
+        &self.schedule
     }
 
-    /// Performs actions that are due at `now`. Call it after processing all received datagrams.
-    pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
-        self.schedule.tick(now.monotonic);
-        self.send_due_searches(now, out);
+    fn schedule_mut(&mut self) -> &mut SearchSchedule<N> {
+        &mut self.schedule
     }
 
-    /// Searches for names that are due, as far as the limit on datagrams in transit allows. There may be unprocessed
-    /// replies, so this does not interpret silence.
-    pub fn send_due_searches(&mut self, now: Now, out: &mut Vec<Datagram>) {
+    fn send_due_searches(&mut self, now: Now, out: &mut Vec<Datagram>) {
         let n_most = self.schedule.n_datagrams_max();
         if n_most == 0 {
             return;
@@ -171,23 +124,11 @@ impl<N: HasName> Searcher<N> {
         }
         self.schedule.sent(out.len() - n_before, now.monotonic);
     }
-
-    /// The latest time to call [`Searcher::tick`].
-    pub fn deadline(&self) -> Option<Instant> {
-        self.schedule.deadline()
-    }
 }
 
 /// The address in a reply or beacon; `None` for the sender's address.
 pub(crate) fn explicit_ip(address: u32) -> Option<IpAddr> {
     (address != THE_SENDER && address != 0).then(|| IpAddr::V4(Ipv4Addr::from_bits(address)))
-}
-
-/// Whether this can be the address of a single server.
-pub(crate) fn is_endpoint(address: SocketAddr) -> bool {
-    let ip = address.ip();
-    let is_unicast = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
-    is_unicast && address.port() != 0
 }
 
 /// Calls `work` with every message of a datagram, up to the first incomplete one. Returns whether all are complete.
@@ -394,7 +335,16 @@ mod tests {
         responder.handle(CLIENT, &searches[0].bytes, &mut |name| name == "x:y", &mut answers);
         searcher.handle(SERVER, &answers[0].bytes, now, &mut claims);
 
-        assert_eq!(claims, [Claim { cid: Cid(7), server: SocketAddr::new(SERVER.ip(), 6000), is_first: true }]);
+        assert_eq!(
+            claims,
+            [Claim {
+                cid: Cid(7),
+                server: SocketAddr::new(SERVER.ip(), 6000),
+                transport: Default::default(),
+                plain: None,
+                is_first: true
+            }]
+        );
         assert_eq!(searcher.n_names(), 0);
     }
 

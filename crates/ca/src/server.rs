@@ -105,6 +105,17 @@ impl Circuit {
         }
     }
 
+    /// Closes a channel of which the PV exists no longer, and reports that to the client. `events`: receives what this ends.
+    pub fn close_channel(&mut self, sid: Sid, events: &mut Vec<Event>) {
+        let Some(channel) = self.inner.channel_mut(sid) else { return };
+        channel.is_cleared = true;
+        let cid = channel.cid;
+        self.inner.cleared.push(sid);
+        self.inner.subscriptions.remove_channel(sid, |subscription| events.push(Event::Cancel { sid, subscription }));
+        self.inner.outbox.push(|bytes| Answer::ServerDisconn { cid }.encode(bytes));
+        events.push(Event::Clear { sid });
+    }
+
     /// Replies to a search: circuits for the name are at `port` of this host. `None`: sends NOT_FOUND if the client
     /// requested it, otherwise nothing.
     pub fn searched(&mut self, search: PendingSearch, port: Option<u16>) {

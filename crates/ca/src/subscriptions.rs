@@ -79,4 +79,19 @@ mod tests {
         assert!(subscriptions.find(SubscriptionId(7)).is_none());
         assert!(subscriptions.remove(SubscriptionId(3)).is_some());
     }
+
+    #[test]
+    fn a_subscription_with_the_number_of_another_one_replaces_it() {
+        let mut subscriptions = Subscriptions::default();
+        let of = |sid| Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 };
+        subscriptions.insert(SubscriptionId(3), of(1));
+
+        subscriptions.insert(SubscriptionId(3), of(2));
+
+        assert_eq!((subscriptions.len(), subscriptions.find(SubscriptionId(3))), (1, Some(of(2))));
+        subscriptions.remove_channel(Sid(1), |id| panic!("{id} is of another channel"));
+        assert_eq!(subscriptions.remove(SubscriptionId(3)), Some(of(2)));
+        assert_eq!((subscriptions.remove(SubscriptionId(3)), subscriptions.len()), (None, 0));
+        subscriptions.remove_channel(Sid(2), |id| panic!("{id} was removed"));
+    }
 }

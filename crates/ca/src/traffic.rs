@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use fodo_data::Now;
 use fodo_engine::Cid;
+use fodo_engine::search::is_endpoint;
 
 use crate::limit;
 use crate::message::{self, Answer, Request};
-use crate::search::{Claim, Datagram, Searcher, each_message, explicit_ip, is_endpoint};
+use crate::search::{Claim, Datagram, NameSearcher, Searcher, each_message, explicit_ip};
 
 /// The traffic received so far.
 #[derive(Debug)]

@@ -58,29 +58,26 @@ fn push_any_value(
     let payload = dbr.payload_bytes(n_sent).ok_or(ConvertError::Empty)?;
     let bytes = padded(payload);
     let header = header(bytes, n_sent);
-    // A value with fewer elements than requested: a short request must not allocate much memory.
-    let wire = match wire {
-        WireValue::Scalar(scalar) if payload >= limit::BULK_BYTES => {
-            WireValue::Array(Value::Scalar(scalar).into_array())
-        }
-        wire => wire,
-    };
-    match wire {
-        WireValue::Array(array) if payload >= limit::BULK_BYTES => {
-            let (offset, element_bytes) = dbr.layout().ok_or(ConvertError::Empty)?;
-            outbox.push(|bytes| {
-                header.encode(bytes);
-                dbr::encode_head(dbr, reading, bytes);
-            });
-            let end = array.len().min(n_sent as usize);
-            let zeros = bytes - offset - end * element_bytes;
-            outbox.push_array(DbrArray(array), end, element_bytes, zeros);
-        }
-        wire => outbox.push(|bytes| {
+    if payload < limit::BULK_BYTES {
+        outbox.push(|bytes| {
             header.encode(bytes);
             dbr::encode_wire(dbr, count, reading, &wire, bytes);
-        }),
+        });
+        return Ok(());
     }
+    let array = match wire {
+        WireValue::Array(array) => array,
+        // Fewer elements than requested: a short request must not allocate much memory.
+        WireValue::Scalar(scalar) => Value::Scalar(scalar).into_array(),
+    };
+    let (offset, element_bytes) = dbr.layout().ok_or(ConvertError::Empty)?;
+    outbox.push(|bytes| {
+        header.encode(bytes);
+        dbr::encode_head(dbr, reading, bytes);
+    });
+    let end = array.len().min(n_sent as usize);
+    let zeros = bytes - offset - end * element_bytes;
+    outbox.push_array(DbrArray(array), end, element_bytes, zeros);
     Ok(())
 }
 
@@ -146,5 +143,37 @@ mod tests {
         }
         expected.resize(24 + 8_000_000, 0);
         assert!(sent.starts_with(&expected));
+    }
+
+    #[test]
+    fn a_padded_number_is_queued_as_bytes_below_the_limit_and_as_an_array_from_it_on() {
+        for (count, is_array) in [(limit::BULK_BYTES as u32 / 4 - 1, false), (limit::BULK_BYTES as u32 / 4, true)] {
+            let (mut outbox, mut expected) = (Outbox::default(), Vec::new());
+
+            push_value(&mut outbox, DbrType(5), count, &Reading::bare(Value::from(7)), header).unwrap();
+
+            let payload_bytes = padded(4 * count as usize);
+            header(payload_bytes, count).encode(&mut expected);
+            let n_head = expected.len();
+            expected.extend([0, 0, 0, 7]);
+            expected.resize(n_head + payload_bytes, 0);
+            assert_eq!((outbox.next_bytes().is_none(), outbox.pending_bytes()), (is_array, expected.len()), "{count}");
+            let mut sent = Vec::new();
+            while outbox.pending_bytes() > 0 {
+                let ready = outbox.ready().to_vec();
+                outbox.sent(ready.len());
+                sent.extend(ready);
+            }
+            assert!(sent == expected, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_an_unknown_type_is_not_queued() {
+        let mut outbox = Outbox::default();
+
+        let result = push_value(&mut outbox, DbrType(39), 1, &Reading::bare(Value::from(7)), header);
+
+        assert_eq!((result, outbox.pending_bytes()), (Err(ConvertError::Empty), 0));
     }
 }

@@ -2,14 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a panic reports the failure")]
 
 use fodo_ca::dbr::{AttributeLevel, DbrType, decode, encode};
-use fodo_data::{Acknowledge, Alarm, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp, Value};
+use fodo_data::{AcknowledgeState, Alarm, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, Value};
 
 /// status HIGH (4), severity MINOR (1)
 const ALARM: [u8; 4] = [0, 4, 0, 1];
 
 fn reading(value: Value, meta: Meta) -> Reading {
     let alarm = Alarm { status: Status::HIGH, severity: Severity::Minor };
-    Reading { value, alarm, time: TimeStamp::NEVER, meta: Some(meta.into()) }
+    Reading { alarm, meta: Some(meta.into()), ..Reading::bare(value) }
 }
 
 fn limits(low: f64, high: f64) -> Limits {
@@ -125,7 +125,7 @@ fn long_units_are_truncated_and_nul_terminated() {
 
 #[test]
 fn the_acknowledge_state_is_encoded_between_alarm_and_text() {
-    let acknowledge = Some(Acknowledge { transient: true, severity: Severity::Major });
+    let acknowledge = Some(AcknowledgeState { transient: true, severity: Severity::Major });
     let reading = reading(Value::from("on"), Meta { acknowledge, ..Meta::default() });
 
     let payload = encoded(DbrType::STSACK_STRING, &reading);

@@ -71,7 +71,7 @@ struct Tests {
 }
 
 impl Tests {
-    /// Adds the tests in the Rust sources below a folder.
+    /// Adds the tests in the sources in Rust, Python and Java below a folder.
     fn add_below(&mut self, folder: &Path) {
         for entry in std::fs::read_dir(folder).expect("the folder can be read").flatten() {
             let path = entry.path();
@@ -79,7 +79,25 @@ impl Tests {
                 self.add_below(&path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 self.add(&std::fs::read_to_string(&path).expect("a source is text"));
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                self.add_python(&std::fs::read_to_string(&path).expect("a source is text"));
+            } else if path.extension().is_some_and(|extension| extension == "java") {
+                self.add_java(&std::fs::read_to_string(&path).expect("a source is text"));
             }
+        }
+    }
+
+    fn add_python(&mut self, source: &str) {
+        let definitions = source.lines().filter_map(|line| line.strip_prefix("def ")?.split_once('('));
+        self.names.extend(definitions.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("test_")));
+    }
+
+    fn add_java(&mut self, source: &str) {
+        // Each part after the first one begins behind `@Test` or `@ParameterizedTest`.
+        for part in source.split("Test\n").skip(1) {
+            // There may be other annotations in between.
+            let head = part.lines().find_map(|line| line.trim().strip_prefix("void "));
+            self.names.extend(head.and_then(|head| head.split_once('(')).map(|(name, _)| name.to_owned()));
         }
     }
 
@@ -105,6 +123,8 @@ fn the_fault_page_names_only_existing_tests() {
     let mut tests = Tests::default();
     tests.add_below(&root.join("crates"));
     tests.add_below(&root.join("conformance"));
+    tests.add_below(&root.join("python/tests"));
+    tests.add_below(&root.join("java/src/test"));
 
     let mut in_page = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| row")) {

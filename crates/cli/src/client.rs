@@ -1,9 +1,15 @@
 //! Code shared by the client commands: flags, the deadline and requests.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Detail, Error, ErrorKind, Kind, Meta, Operation, Output, Request};
+use fodo_net::{
+    Channel, ClientConfig, ConfigError, Context, Detail, Error, ErrorKind, Kind, Meta, Operation, Output, Protocol,
+    PvRequest, Request,
+};
 
+use crate::clu_pvs::CluNames;
 use crate::limit;
 use crate::show::DisplayOptions;
 
@@ -16,6 +22,126 @@ pub struct ClientFlags {
     /// Print one JSON object per line (keys: see `fodo get --help`)
     #[arg(long)]
     pub json: bool,
+}
+
+/// The flag for names of CLUs.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CluFileFlag {
+    /// File with the CLUs of names with clu://; default: FODO_CLU_FILE
+    #[arg(long = "clu", value_name = "FILE")]
+    pub clu_file: Option<PathBuf>,
+}
+
+/// The flag for the protocol of names.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct ProtocolFlag {
+    /// Protocol of names without ca:// or pva://; default: FODO_PROTOCOL
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<NameProtocol>,
+}
+
+impl ProtocolFlag {
+    /// The configuration of the environment variables, in which the flag, if given, overrides FODO_PROTOCOL.
+    pub fn config_from_env(self) -> Result<ClientConfig, ConfigError> {
+        let mut config = ClientConfig::from_env()?;
+        match self.protocol {
+            Some(NameProtocol::Ca) => config.default_protocol = Protocol::Ca,
+            Some(NameProtocol::Pva) => config.default_protocol = Protocol::Pva,
+            None => {}
+        }
+        Ok(config)
+    }
+}
+
+/// The flag for a pvRequest.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RequestFlag {
+    /// Fields and options that pvAccess requests, such as `field(value,alarm)` or `record[process=true]`
+    #[arg(short, long, value_name = "PVREQUEST", value_parser = PvRequest::parse)]
+    #[arg(conflicts_with_all = ["count", "kind"])]
+    pub request: Option<PvRequest>,
+}
+
+/// The protocols that the flag selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(missing_docs, reason = "the names are self-explanatory, and clap would show docs in the help")]
+pub enum NameProtocol {
+    Ca,
+    Pva,
+}
+
+/// The section of `--help` on names.
+pub const PV_NAMES: &str = "\
+Names:
+  pva://x:motor is a name of pvAccess, ca://x:motor one of Channel Access. --protocol or the
+  variable FODO_PROTOCOL selects the protocol of names without either; by default it is Channel
+  Access. With get, put, monitor and info, clu://NAME/OBJECT/FEATURE is a value of a Grenton CLU, and
+  clu://NAME/VARIABLE a user variable; --clu or FODO_CLU_FILE names the file with the CLUs.";
+
+/// The section of `--help` on pvRequests.
+pub const PV_REQUESTS: &str = "\
+pvRequests:
+  field(..) selects fields, record[..] sets options, and both may be combined:
+  'field(value,timeStamp)record[process=true]'. Records have the options process (true, false or
+  passive), block (a put ends with the processing) and DBE (VALUE, ALARM or ARCHIVE updates); all
+  servers have queueSize. Without field(..) all fields are requested. The flag is for pvAccess only.";
+
+/// A context and the protocol of names without a scheme.
+pub struct ClientContext {
+    /// The context.
+    pub context: Context,
+    default_protocol: Protocol,
+    /// The PVs of CLUs, if there are names of them.
+    pub clus: Option<CluNames>,
+}
+
+impl ClientContext {
+    /// A context of the environment variables, in which the flag, if given, overrides FODO_PROTOCOL.
+    pub fn from_env(flag: ProtocolFlag) -> Result<ClientContext, ConfigError> {
+        let config = flag.config_from_env()?;
+        let default_protocol = config.default_protocol;
+        Ok(ClientContext { context: Context::new(config), default_protocol, clus: None })
+    }
+
+    /// The protocol of a name as the user typed it.
+    pub fn protocol(&self, pv: &str) -> Protocol {
+        if CluNames::is_name(pv) {
+            // The server of this process provides it over pvAccess.
+            return Protocol::Pva;
+        }
+        Protocol::split(pv).0.unwrap_or(self.default_protocol)
+    }
+}
+
+impl ClientContext {
+    /// The channel of a name, also of a value of a CLU.
+    pub fn channel(&self, pv: &str) -> Result<Channel, Error> {
+        let of_clu = self.clus.as_ref().and_then(|clus| clus.channel(pv));
+        of_clu.unwrap_or_else(|| self.context.channel(pv))
+    }
+
+    /// The address of the CLU of a name.
+    pub fn clu_address(&self, pv: &str) -> Option<SocketAddr> {
+        self.clus.as_ref()?.address(pv)
+    }
+}
+
+/// Accepts a name for commands that support only Channel Access, and takes `ca://` off it.
+pub fn channel_access_name(text: &str) -> Result<String, String> {
+    match Protocol::split(text) {
+        (None | Some(Protocol::Ca), name) => Ok(name.to_owned()),
+        (Some(_), name) => {
+            Err(format!("this command supports only Channel Access; \"{name}\" or \"ca://{name}\" is a name of it"))
+        }
+    }
+}
+
+/// Accepts a name for commands that only pvAccess has, and adds `pva://` to a name without a scheme.
+pub fn pva_name(text: &str) -> Result<String, String> {
+    match Protocol::split(text) {
+        (None | Some(Protocol::Pva), name) => Ok(format!("{}://{name}", Protocol::Pva)),
+        (Some(_), name) => Err(format!("this command supports only pvAccess; \"pva://{name}\" is a name of it")),
+    }
 }
 
 /// Flags for values.
@@ -36,7 +162,7 @@ pub struct ValueFlags {
     /// Print arrays of char as text; always done for names that end with $
     #[arg(short = 'S', long)]
     pub string: bool,
-    /// Print all elements of an array, also at a terminal
+    /// Print all elements of an array and all rows of a table, also at a terminal
     #[arg(long)]
     pub full: bool,
 }
@@ -79,6 +205,7 @@ pub const fn kind_name(kind: Kind) -> &'static str {
         Kind::U8 => "char",
         Kind::I32 => "long",
         Kind::F64 => "double",
+        Kind::Bool => "bool",
         Kind::I8 => "int8",
         Kind::U16 => "uint16",
         Kind::U32 => "uint32",
@@ -91,6 +218,11 @@ impl ValueFlags {
     /// The request for value, alarm and time.
     pub fn request(&self) -> Request {
         Request { kind: self.kind.map(RequestedType::kind), detail: Detail::Time, count: self.count.unwrap_or(0) }
+    }
+
+    /// Whether a number of elements or another type is requested, so that only the value is meant.
+    pub fn selects_elements(&self) -> bool {
+        self.count.is_some() || self.kind.is_some()
     }
 
     /// The display options for values.
@@ -172,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn a_command_for_channel_access_rejects_names_of_pvaccess() {
+        assert_eq!(channel_access_name("x:y"), Ok("x:y".to_owned()));
+        assert_eq!(channel_access_name("ca://x:y"), Ok("x:y".to_owned()));
+        assert!(channel_access_name("pva://x:y").unwrap_err().contains("supports only Channel Access"));
+    }
+
+    #[test]
+    fn a_command_for_pvaccess_adds_the_scheme_and_rejects_names_of_channel_access() {
+        assert_eq!(pva_name("x:y"), Ok("pva://x:y".to_owned()));
+        assert_eq!(pva_name("pva://x:y"), Ok("pva://x:y".to_owned()));
+        assert!(pva_name("ca://x:y").unwrap_err().contains("supports only pvAccess"));
+    }
+
+    #[test]
     fn requested_types_are_parsed_and_shown_by_the_same_name() {
         use clap::ValueEnum as _;
 
@@ -195,10 +341,12 @@ mod tests {
         };
 
         assert_eq!(flags.request(), Request { kind: Some(Kind::F32), detail: Detail::Time, count: 3 });
+        assert!(flags.selects_elements());
         let look = flags.look();
         assert_eq!((look.with_meta, look.numeric, look.text, look.full), (true, false, true, false));
         let bare = ValueFlags { count: None, kind: None, meta: false, numeric: true, string: false, full: true };
         assert_eq!(bare.request(), Request { kind: None, detail: Detail::Time, count: 0 });
+        assert!(!bare.selects_elements());
         let look = bare.look();
         assert_eq!((look.with_meta, look.numeric, look.text, look.full), (false, true, false, true));
     }

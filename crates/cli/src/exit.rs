@@ -1,10 +1,9 @@
 //! Exit codes and error messages.
 
 use std::error::Error as _;
-use std::process::ExitCode;
 
 use fodo_net::config::{self, VariableUser};
-use fodo_net::{Error, ErrorKind, Refusal};
+use fodo_net::{Error, ErrorKind, Protocol, Refusal};
 
 /// The exit code. The numbers are documented in every `--help` and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ impl Exit {
             | ErrorKind::ConnectionClosed { .. }
             | ErrorKind::Disconnected { .. }
             | ErrorKind::WrongReply { .. } => Exit::NoReply,
-            ErrorKind::Refused { .. } => Exit::Refused,
+            ErrorKind::Refused { .. } | ErrorKind::Handshake { .. } => Exit::Refused,
             ErrorKind::Misuse { .. } => Exit::BadValue,
             _ => Exit::Other,
         }
@@ -70,12 +69,6 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
-    }
-}
-
 /// The section of every `--help` on exit codes.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -99,15 +92,36 @@ const TERMINAL: &str = "  \
   TZ                               the time zone of printed time stamps";
 
 /// Why a server closes a connection before it confirms the channel.
-pub const CAUSES_OF_LOSS: &str =
-    "its IOC may be starting or stopping, have reached its client limit, or not be a Channel Access server";
+pub fn causes_of_loss(protocol: Protocol) -> String {
+    format!(
+        "its IOC may be starting or stopping, have reached its client limit, or not be a {} server",
+        protocol_name(protocol)
+    )
+}
 
-/// One line that explains an error and what to do.
+/// The name of a protocol in a sentence.
+pub const fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Pva => "pvAccess",
+        _ => "Channel Access",
+    }
+}
+
+/// One line that explains an error of Channel Access and what to do.
 pub fn explain(error: &Error) -> String {
+    explain_named(error.pv(), Protocol::Ca, error)
+}
+
+/// One line that explains an error and what to do, with the name as the user typed it and its protocol.
+pub fn explain_named(pv: &str, protocol: Protocol, error: &Error) -> String {
+    let address_list = match protocol {
+        Protocol::Pva => "EPICS_PVA_ADDR_LIST",
+        _ => "EPICS_CA_ADDR_LIST",
+    };
     let reason = match error.kind() {
         ErrorKind::NotFound { after } => format!(
             "no server claimed the name within {} s: check that its IOC is running and its network is in \
-             EPICS_CA_ADDR_LIST",
+             {address_list}",
             after.as_secs_f64()
         ),
         ErrorKind::NoReply { server, after } => format!(
@@ -116,7 +130,8 @@ pub fn explain(error: &Error) -> String {
             after.as_secs_f64()
         ),
         ErrorKind::ConnectionClosed { server } => format!(
-            "{server} claimed the name but the connection ended before it confirmed the channel: {CAUSES_OF_LOSS}"
+            "{server} claimed the name but the connection ended before it confirmed the channel: {}",
+            causes_of_loss(protocol)
         ),
         ErrorKind::WrongReply { server, reply } => format!("{server} sent {reply}: this is an error of that server"),
         ErrorKind::Disconnected { server } => {
@@ -130,7 +145,7 @@ pub fn explain(error: &Error) -> String {
     };
     match error.pv() {
         "" => reason,
-        pv => format!("\"{pv}\": {reason}"),
+        _ => format!("\"{pv}\": {reason}"),
     }
 }
 
@@ -169,6 +184,18 @@ mod tests {
             "\"x:y\": no server claimed the name within 5 s: check that its IOC is running and its network is in \
              EPICS_CA_ADDR_LIST"
         );
+    }
+
+    #[test]
+    fn an_error_of_pvaccess_has_the_name_as_typed_and_the_variable_of_pvaccess() {
+        let text = explain_named("pva://x:y", Protocol::Pva, &not_found());
+        let server = "10.0.0.1:5075".parse().unwrap();
+        let closed = Error::new("x:y", ErrorKind::ConnectionClosed { server });
+
+        assert!(
+            text.starts_with("\"pva://x:y\": no server claimed the name") && text.ends_with(" EPICS_PVA_ADDR_LIST")
+        );
+        assert!(explain_named("pva://x:y", Protocol::Pva, &closed).ends_with("or not be a pvAccess server"));
     }
 
     #[test]

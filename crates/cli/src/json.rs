@@ -4,22 +4,27 @@
 use std::fmt;
 
 use fodo_data::Limits;
-use fodo_net::{ChannelFacts, Error, Kind, Meta, Reading, Scalar, Value};
+use fodo_net::{ChannelFacts, Kind, Meta, Protocol, Reading, Scalar, Structure, Value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::client::kind_name;
-use crate::exit::{Exit, explain};
+use crate::exit::Exit;
 use crate::local_time::Clock;
 use crate::show::DisplayOptions;
 
 /// The section of `--help` on the JSON keys.
 pub const KEYS: &str = "\
 JSON keys (--json prints one object per line):
-  pv        the name
+  pv        the name as given
   value     number, string or array; the label of an enum; NaN and infinities as the strings
             \"nan\", \"inf\", \"-inf\"
   index     the state number of an enum (enums only)
-  kind      string short float enum char long double
+  kind      string short float enum char long double; pvAccess also has bool int8 uint16 uint32
+            int64 uint64 structure
+  id        the name of the type (structures only)
+  structure the fields as an object, instead of value and the keys below it (structures only); a
+            union as an object with the name of its selected member, a variant union as its value,
+            each as null if it is empty
   count     number of elements
   units     string, or null
   time      RFC 3339 in UTC with nanoseconds, or null if the record was never processed
@@ -37,7 +42,7 @@ JSON keys (--json prints one object per line):
 /// An object that may contain the value of a large array.
 ///
 /// The array is written element by element, because its text needs several times the memory of its values.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Object<'a>(Vec<(&'static str, Field<'a>)>);
 
 #[derive(Debug)]
@@ -45,6 +50,7 @@ enum Field<'a> {
     Json(Json),
     Value(&'a Value, Option<&'a Meta>, DisplayOptions),
     Object(Object<'a>),
+    Structure(&'a Structure),
 }
 
 impl<'a> Object<'a> {
@@ -62,6 +68,11 @@ impl<'a> Object<'a> {
     pub fn insert_object(&mut self, key: &'static str, object: Object<'a>) {
         self.0.push((key, Field::Object(object)));
     }
+
+    /// Adds a field that is a structure.
+    pub fn insert_structure(&mut self, key: &'static str, structure: &'a Structure) {
+        self.0.push((key, Field::Structure(structure)));
+    }
 }
 
 impl fmt::Display for Object<'_> {
@@ -73,6 +84,7 @@ impl fmt::Display for Object<'_> {
                 Field::Json(json) => write!(f, "{json}")?,
                 Field::Value(value, meta, look) => write_value(value, *meta, look, f)?,
                 Field::Object(object) => write!(f, "{object}")?,
+                Field::Structure(structure) => write!(f, "{}", crate::structure::json(structure))?,
             }
         }
         f.write_str("}")
@@ -115,28 +127,37 @@ pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &DisplayOptions) -> Obj
     object
 }
 
-/// The object for an error of the client.
-pub fn failure(pv: &str, error: &Error) -> Map<String, Json> {
-    failure_with_message(pv, Exit::of(error), &explain(error))
-}
-
-/// The object for any other failure.
-pub fn failure_with_message(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
+/// The object for a failure.
+pub fn failure(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
     object.insert("error".into(), json!({"code": exit.code(), "class": exit.class(), "message": message}));
     object
 }
 
-/// The object for the properties of a channel.
-pub fn facts(pv: &str, facts: &ChannelFacts, record_type: Option<&str>) -> Map<String, Json> {
+/// The object for a structured value.
+pub fn structure<'a>(pv: &str, structure: &'a Structure) -> Object<'a> {
+    let mut object = Object::of(pv);
+    object.insert("kind", "structure");
+    object.insert("id", structure.kind().id().to_str());
+    object.insert_structure("structure", structure);
+    object
+}
+
+/// The object for the properties of a channel. What the protocol does not report is null.
+pub fn facts(pv: &str, protocol: Protocol, facts: &ChannelFacts, record_type: Option<&str>) -> Map<String, Json> {
+    let has_rights = protocol == Protocol::Ca;
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
+    object.insert("protocol".into(), protocol.to_string().into());
     object.insert("server".into(), facts.server.to_string().into());
+    if let Some(peer) = &facts.tls {
+        object.insert("tls".into(), peer.name.as_str().into());
+    }
     object.insert("kind".into(), kind_name(facts.kind).into());
-    object.insert("count_max".into(), facts.count_max.into());
-    object.insert("read".into(), facts.may_read.into());
-    object.insert("write".into(), facts.may_write.into());
+    object.insert("count_max".into(), Some(facts.count_max).filter(|n| *n > 0).into());
+    object.insert("read".into(), has_rights.then_some(facts.may_read).into());
+    object.insert("write".into(), has_rights.then_some(facts.may_write).into());
     object.insert("record_type".into(), record_type.into());
     object
 }
@@ -160,12 +181,22 @@ pub fn value(value: &Value, meta: Option<&Meta>, look: &DisplayOptions) -> Json 
     }
 }
 
-fn element(scalar: &Scalar, meta: Option<&Meta>, look: &DisplayOptions) -> Json {
+fn element(of: &Scalar, meta: Option<&Meta>, look: &DisplayOptions) -> Json {
+    match of {
+        Scalar::Enum(index) if !look.numeric && of.to_text(meta).is_empty() => index.to_string().into(),
+        Scalar::Enum(_) if !look.numeric => of.to_text(meta).to_str().into(),
+        other => scalar(other),
+    }
+}
+
+/// An element as a number, a string or a bool; a state as its number.
+pub fn scalar(scalar: &Scalar) -> Json {
     match scalar {
+        Scalar::Bool(is_true) => (*is_true).into(),
         Scalar::I8(number) => (*number).into(),
         Scalar::U8(number) => (*number).into(),
         Scalar::I16(number) => (*number).into(),
-        Scalar::U16(number) => (*number).into(),
+        Scalar::U16(number) | Scalar::Enum(number) => (*number).into(),
         Scalar::I32(number) => (*number).into(),
         Scalar::U32(number) => (*number).into(),
         Scalar::I64(number) => (*number).into(),
@@ -176,9 +207,7 @@ fn element(scalar: &Scalar, meta: Option<&Meta>, look: &DisplayOptions) -> Json 
         }
         Scalar::F32(number) => float(f64::from(*number)),
         Scalar::F64(number) => float(*number),
-        Scalar::Enum(index) if look.numeric => (*index).into(),
-        Scalar::Enum(index) if scalar.to_text(meta).is_empty() => index.to_string().into(),
-        Scalar::Enum(_) | Scalar::Text(_) => scalar.to_text(meta).to_str().into_owned().into(),
+        Scalar::Text(text) => text.to_str().into(),
     }
 }
 
@@ -207,9 +236,8 @@ fn meta_object(meta: &Meta) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fodo_net::{Alarm, ErrorKind, Severity, Status, TimeStamp};
+    use fodo_net::{Alarm, Severity, Status, TimeStamp};
     use std::sync::Arc;
-    use std::time::Duration;
 
     fn look() -> DisplayOptions {
         DisplayOptions::plain(Clock::utc())
@@ -218,7 +246,7 @@ mod tests {
     fn reading_of(value: impl Into<Value>, meta: Meta) -> Reading {
         let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
         let time = TimeStamp { unix_s: 1_800_000_000, nanos: 5 };
-        Reading { value: value.into(), alarm, time, meta: Some(Arc::new(meta)) }
+        Reading { alarm, time, meta: Some(Arc::new(meta)), ..Reading::bare(value.into()) }
     }
 
     fn parsed(object: Object<'_>) -> Json {
@@ -283,11 +311,10 @@ mod tests {
 
     #[test]
     fn a_json_failure_contains_its_exit_code_and_class() {
-        let error = Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) });
-
-        let object = failure("x", &error);
+        let object = failure("x", Exit::NotFound, "no server claimed the name");
 
         assert_eq!((&object["error"]["code"], &object["error"]["class"]), (&json!(3), &json!("not_found")));
+        assert_eq!(object["error"]["message"], json!("no server claimed the name"));
     }
 
     #[test]
@@ -330,13 +357,27 @@ mod tests {
     #[test]
     fn json_channel_information_has_the_documented_keys() {
         let server = "10.0.0.1:5064".parse().unwrap();
-        let channel = ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
+        let channel =
+            ChannelFacts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false, tls: None };
 
         assert_eq!(
-            line(facts("x", &channel, Some("ai"))),
-            "{\"pv\":\"x\",\"server\":\"10.0.0.1:5064\",\"kind\":\"float\",\"count_max\":7,\"read\":true,\
+            line(facts("x", Protocol::Ca, &channel, Some("ai"))),
+            "{\"pv\":\"x\",\"protocol\":\"ca\",\"server\":\"10.0.0.1:5064\",\"kind\":\"float\",\"count_max\":7,\"read\":true,\
              \"write\":false,\"record_type\":\"ai\"}\n"
         );
-        assert_eq!(facts("x", &channel, None)["record_type"], Json::Null);
+        assert_eq!(facts("x", Protocol::Ca, &channel, None)["record_type"], Json::Null);
+    }
+
+    #[test]
+    fn what_pvaccess_does_not_report_is_null() {
+        let server = "10.0.0.1:5075".parse().unwrap();
+        let channel =
+            ChannelFacts { server, kind: Kind::I64, count_max: 0, may_read: true, may_write: true, tls: None };
+
+        assert_eq!(
+            line(facts("pva://x", Protocol::Pva, &channel, None)),
+            "{\"pv\":\"pva://x\",\"protocol\":\"pva\",\"server\":\"10.0.0.1:5075\",\"kind\":\"int64\",\"count_max\":null,\
+             \"read\":null,\"write\":null,\"record_type\":null}\n"
+        );
     }
 }

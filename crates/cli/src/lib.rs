@@ -1,9 +1,12 @@
 //! The program `fodo`: serves, gets, puts, monitors, inspects and measures PVs.
 //!
-//! `verb` contains one file per command; `epics` contains the four tools that are compatible with EPICS.
+//! `verb` contains one file per command; `epics` contains the tools that are compatible with EPICS.
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod clu;
+mod clu_log;
+mod clu_pvs;
 pub mod epics;
 pub mod exit;
 pub mod json;
@@ -11,11 +14,13 @@ mod limit;
 pub mod local_time;
 mod log;
 pub mod mask;
+mod normative;
 mod notices;
 mod put_log;
 pub mod show;
 mod sort;
 mod stop;
+pub mod structure;
 mod terminal;
 pub mod verb;
 mod watch;
@@ -23,15 +28,20 @@ mod watch;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::Path;
+#[cfg(feature = "lab")]
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::client::{PV_NAMES, PV_REQUESTS};
 use crate::epics::OutputStreams;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
 #[cfg(feature = "lab")]
 use crate::verb::lab;
-use crate::verb::{check, completion, config, expand, get, info, ioc, monitor, put, repeater, search, top, why};
+use crate::verb::{
+    call, check, completion, config, expand, get, info, ioc, list, monitor, put, repeater, search, top, why,
+};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -47,16 +57,21 @@ Examples:
   fodo check st.cmd                 check files without starting anything
   fodo expand motors.substitutions  expand templates and macros to a database
   fodo get x:motor.RBV              read a PV
+  fodo get pva://x:motor            read a PV over pvAccess
   fodo put x:motor 12.5             write a PV and wait for completion
   fodo monitor x:motor.RBV          print updates of a PV
+  fodo list                         list the servers of pvAccess
+  fodo call pva://x:add a=1 b=2     call a procedure over pvAccess
   fodo why x:motor                  find out why a PV does not connect
   fodo search --watch               show searches on the network and names without a server
+  fodo clu serve house              run a virtual CLU of Grenton with the scripts of a folder
   fodo top x:ioc                    show the clients of a server, the slowest first
   fodo config                       show and check the environment variables
   fodo lab run quick                measure the performance of this machine
   fodo caget -a x:motor.RBV         the EPICS tools, with their flags and output
 
-When called as caget, caput, camonitor or cainfo, for example by a link, it behaves as that tool.
+When called as caget, caput, camonitor or cainfo, for example by a link, it behaves as that tool; so
+it does as pvget, pvput, pvmonitor, pvinfo, pvlist, pvcall, and as pvxget and its companions.
 Every command describes its flags, examples and exit codes with --help.";
 
 /// The examples of the commands that this program was built with.
@@ -71,6 +86,8 @@ enum Verb {
     Put(put::Arguments),
     Monitor(monitor::Arguments),
     Info(info::Arguments),
+    List(list::Arguments),
+    Call(call::Arguments),
     Why(why::Arguments),
     Search(search::Arguments),
     Top(top::Arguments),
@@ -79,6 +96,7 @@ enum Verb {
     Check(check::Arguments),
     Expand(expand::Arguments),
     Repeater(repeater::Arguments),
+    Clu(clu::Arguments),
     /// Measure performance, and compare with other implementations
     #[cfg(feature = "lab")]
     #[command(disable_help_flag = true)]
@@ -96,6 +114,42 @@ enum Verb {
     /// Show properties of PVs, compatible with EPICS cainfo
     #[command(disable_help_flag = true)]
     Cainfo(Words),
+    /// Read PVs over pvAccess, compatible with EPICS pvget
+    #[command(disable_help_flag = true)]
+    Pvget(Words),
+    /// Write a PV over pvAccess, compatible with EPICS pvput
+    #[command(disable_help_flag = true)]
+    Pvput(Words),
+    /// Monitor PVs over pvAccess, compatible with EPICS pvmonitor
+    #[command(disable_help_flag = true)]
+    Pvmonitor(Words),
+    /// Show the types of PVs over pvAccess, compatible with EPICS pvinfo
+    #[command(disable_help_flag = true)]
+    Pvinfo(Words),
+    /// List servers of pvAccess and their PVs, compatible with EPICS pvlist
+    #[command(disable_help_flag = true)]
+    Pvlist(Words),
+    /// Call a procedure over pvAccess, compatible with EPICS pvcall
+    #[command(disable_help_flag = true)]
+    Pvcall(Words),
+    /// Read PVs over pvAccess, compatible with pvxget
+    #[command(disable_help_flag = true)]
+    Pvxget(Words),
+    /// Write a PV over pvAccess, compatible with pvxput
+    #[command(disable_help_flag = true)]
+    Pvxput(Words),
+    /// Monitor PVs over pvAccess, compatible with pvxmonitor
+    #[command(disable_help_flag = true)]
+    Pvxmonitor(Words),
+    /// Show the types of PVs over pvAccess, compatible with pvxinfo
+    #[command(disable_help_flag = true)]
+    Pvxinfo(Words),
+    /// List servers of pvAccess and their PVs, compatible with pvxlist
+    #[command(disable_help_flag = true)]
+    Pvxlist(Words),
+    /// Call a procedure over pvAccess, compatible with pvxcall
+    #[command(disable_help_flag = true)]
+    Pvxcall(Words),
 }
 
 /// Arguments that the command parses itself.
@@ -104,6 +158,14 @@ struct Words {
     /// The flags and arguments of that tool; -h lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     words: Vec<String>,
+}
+
+/// Like [`run`], in a process that is another program, such as Python. `program`: the path of an executable that does the
+/// same, which the laboratory starts for the processes under test.
+#[cfg(feature = "lab")]
+pub fn run_inside(program: PathBuf, arguments: Vec<OsString>) -> ExitCode {
+    fodo_lab::set_program(program);
+    run(arguments)
 }
 
 /// Runs the program. The first of `arguments` is the program name.
@@ -119,7 +181,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => {
             // There is no other place to report that stderr failed.
             let _ = writeln!(io::stderr(), "fodo: {error}");
-            Exit::Other.into()
+            ExitCode::from(Exit::Other.code())
         }
     }
 }
@@ -168,6 +230,8 @@ fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut OutputStreams
         Verb::Put(arguments) => put::run(arguments, outlet),
         Verb::Monitor(arguments) => monitor::run(arguments, outlet),
         Verb::Info(arguments) => info::run(arguments, outlet),
+        Verb::List(arguments) => list::run(arguments, outlet),
+        Verb::Call(arguments) => call::run(arguments, outlet),
         Verb::Why(arguments) => why::run(arguments, outlet),
         Verb::Search(arguments) => search::run(arguments, outlet),
         Verb::Top(arguments) => top::run(arguments, outlet),
@@ -175,12 +239,13 @@ fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut OutputStreams
         Verb::Check(arguments) => check::run(arguments, outlet),
         Verb::Expand(arguments) => expand::run(arguments, outlet),
         Verb::Repeater(arguments) => repeater::run(arguments, outlet),
+        Verb::Clu(arguments) => clu::run(arguments, outlet),
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
         // The caller handles `ioc`, which returns its own code. The others are recognised before clap parses the
         // arguments, because clap does not support a flag `-0x` with a value.
         #[cfg(feature = "lab")]
         Verb::Lab(_) => Ok(Exit::Other),
-        Verb::Ioc(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
+        _ => Ok(Exit::Other),
     }
 }
 
@@ -189,11 +254,16 @@ fn command() -> clap::Command {
     let mut command = Program::command();
     let client_environment = client_environment();
     let helps = [
-        ("get", format!("{}\n\n{}\n\n{client_environment}", get::HELP, json::KEYS)),
-        ("put", format!("{}\n\n{client_environment}", put::HELP)),
-        ("monitor", format!("{}\n\n{}\n\n{client_environment}", monitor::HELP, json::KEYS)),
-        ("info", format!("{}\n\n{client_environment}", info::HELP)),
-        ("why", format!("{}\n\n{client_environment}", why::HELP)),
+        ("get", format!("{}\n\n{PV_NAMES}\n\n{PV_REQUESTS}\n\n{}\n\n{client_environment}", get::HELP, json::KEYS)),
+        ("put", format!("{}\n\n{PV_NAMES}\n\n{PV_REQUESTS}\n\n{client_environment}", put::HELP)),
+        (
+            "monitor",
+            format!("{}\n\n{PV_NAMES}\n\n{PV_REQUESTS}\n\n{}\n\n{client_environment}", monitor::HELP, json::KEYS),
+        ),
+        ("info", format!("{}\n\n{PV_NAMES}\n\n{client_environment}", info::HELP)),
+        ("list", format!("{}\n\n{client_environment}", list::HELP)),
+        ("call", format!("{}\n\n{client_environment}", call::HELP)),
+        ("why", format!("{}\n\n{PV_NAMES}\n\n{client_environment}", why::HELP)),
         ("search", format!("{}\n\n{client_environment}", search::HELP)),
         ("top", format!("{}\n\n{client_environment}", top::HELP)),
         ("config", config::help()),
@@ -206,7 +276,7 @@ fn command() -> clap::Command {
     for (verb, help) in helps {
         command = command.mut_subcommand(verb, |verb| verb.after_help(format!("{help}\n\n{EXIT_CODES}")));
     }
-    command
+    command.mut_subcommand("clu", clu::with_helps)
 }
 
 /// Replaces the arguments by `fodo repeater` if the program was called as caRepeater without arguments, as by libca.
@@ -264,6 +334,8 @@ mod tests {
             "put",
             "monitor",
             "info",
+            "list",
+            "call",
             "why",
             "search",
             "top",
@@ -277,6 +349,16 @@ mod tests {
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");
         }
+    }
+
+    #[test]
+    fn the_program_has_every_command_of_its_examples() {
+        let examples = after_help();
+        let verbs: Vec<&str> =
+            examples.lines().filter_map(|line| line.strip_prefix("  fodo ")?.split(' ').next()).collect();
+
+        assert!(verbs.iter().all(|verb| command().find_subcommand(verb).is_some()), "{verbs:?}");
+        assert_eq!((verbs.contains(&"ioc"), verbs.contains(&"lab")), (true, cfg!(feature = "lab")));
     }
 
     #[test]

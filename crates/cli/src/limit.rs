@@ -49,6 +49,9 @@ pub const LONG_STRING_BYTES: usize = 1 << 20;
 /// Maximum number of array elements shown at a terminal.
 pub const ELEMENTS_AT_TERMINAL: usize = 8;
 
+/// Maximum number of rows of a table shown at a terminal: a screen of the usual height also shows the other fields.
+pub const ROWS_AT_TERMINAL: usize = 16;
+
 /// Maximum width of a column; a longer cell shifts only the rest of its own line.
 pub const COLUMN_CHARS: usize = 40;
 
@@ -57,3 +60,33 @@ pub const LATE_CLAIM: Duration = Duration::from_millis(350);
 
 /// Maximum delay until a signal is handled.
 pub const SIGNAL_NOTICED: Duration = Duration::from_millis(200);
+
+/// Maximum delay until an entry of a virtual CLU's log is printed.
+pub const LOG_PERIOD: Duration = Duration::from_millis(200);
+
+/// How long `fodo clu serve --pvs` waits for the first values before it serves them; the CLU is in the same process.
+pub const FIRST_VALUES: Duration = Duration::from_secs(2);
+
+/// Maximum duration of one transfer of a file of a CLU: the largest file, on a slow network. A CLU that stops replying is
+/// noticed after 15 s.
+pub const FILE_TRANSFER: Duration = Duration::from_secs(30 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that loses a factor would reject what its reason promises to allow.
+    #[test]
+    fn limits_have_room_for_what_their_reasons_name() {
+        const YEAR_S: u64 = 365 * 24 * 3600;
+
+        for (what, limit, least) in [
+            ("a line with a hundred macros of 500 characters", COMMAND_BYTES_MAX, 100 * 500),
+            ("a text of a million characters", LONG_STRING_BYTES as u64, 1_000_000),
+            ("a program that runs for years", FOREVER.as_secs(), 9 * YEAR_S),
+        ] {
+            assert!(limit >= least, "{limit} is too small for {what}, {least}");
+        }
+        assert!(FOREVER.as_secs() < 20 * YEAR_S, "the clock would overflow");
+    }
+}

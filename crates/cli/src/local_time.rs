@@ -45,6 +45,17 @@ impl Clock {
         }
     }
 
+    /// The format of pvget: `2026-11-21 03:28:24.451`, or `<undefined>`. Milliseconds are rounded in the same way.
+    pub fn for_pvget(&self, time: TimeStamp) -> String {
+        match moment(time) {
+            Some(moment) => {
+                let millis = (time.nanos.saturating_add(500_000) / 1_000_000).min(999);
+                format!("{}.{millis:03}", self.zoned(moment).strftime("%Y-%m-%d %H:%M:%S"))
+            }
+            None => "<undefined>".to_owned(),
+        }
+    }
+
     /// The current time in a `strftime` format; the format itself if it is invalid.
     pub fn formatted(&self, format: &str) -> String {
         let now = self.zoned(Timestamp::now());
@@ -78,6 +89,15 @@ mod tests {
         assert_eq!(utc.for_epics(TimeStamp::from_epics(1000, 123_456_500)), "1990-01-01 00:16:40.123457");
         assert_eq!(utc.for_epics(TimeStamp::from_epics(1000, 999_999_600)), "1990-01-01 00:16:40.999999");
         assert_eq!(utc.for_epics(TimeStamp::from_epics(4_000_000_000, 1)), "2116-10-03 07:06:40.000000");
+    }
+
+    #[test]
+    fn milliseconds_are_rounded_and_never_carried() {
+        let utc = Clock::utc();
+
+        assert_eq!(utc.for_pvget(TimeStamp::NEVER), "<undefined>");
+        assert_eq!(utc.for_pvget(TimeStamp::from_epics(1000, 123_500_000)), "1990-01-01 00:16:40.124");
+        assert_eq!(utc.for_pvget(TimeStamp::from_epics(1000, 999_999_600)), "1990-01-01 00:16:40.999");
     }
 
     #[test]

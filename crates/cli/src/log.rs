@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use fodo_ioc::printable;
+use fodo_net::TimeStamp;
 use fodo_net::log::{Level, Log, LogLine};
 use serde_json::Map;
 
@@ -37,6 +38,12 @@ pub enum LogFormat {
     Json,
 }
 
+impl Default for LogFlags {
+    fn default() -> LogFlags {
+        LogFlags { log_level: LogLevel::Warning, log_format: LogFormat::Text }
+    }
+}
+
 impl LogFlags {
     /// The log of a server.
     pub fn log(&self) -> Log {
@@ -49,10 +56,14 @@ impl LogFlags {
 
     /// Writes a line that does not concern a peer.
     pub fn report(&self, level: Level, what: &str) {
+        self.report_at(level, SystemTime::now().into(), what);
+    }
+
+    /// The same for what happened at another time.
+    pub fn report_at(&self, level: Level, time: TimeStamp, what: &str) {
         if level > self.level() {
             return;
         }
-        let time = SystemTime::now().into();
         let line = LogLine { level, time, what: what.to_owned(), peer: None, pv: None, n_suppressed: 0 };
         // As above.
         let _ = io::stderr().write_all(format_line(&line, self.log_format).as_bytes());

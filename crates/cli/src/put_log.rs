@@ -272,7 +272,7 @@ mod tests {
         let address = "10.0.0.2:4000".parse().unwrap();
         PutEvent {
             time: TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
-            by: Peer { user: "ann".to_owned(), host: "desk".to_owned(), address },
+            by: Peer { user: "ann".to_owned(), host: "desk".to_owned(), ..Peer::new(address) },
             pv: "x.VAL".to_owned(),
             old: Value::from(1.5),
             new: new.into(),
@@ -374,6 +374,45 @@ mod tests {
             *reports.lock().unwrap(),
             ["put log puts.json cannot be written, puts are missing: no storage space"]
         );
+    }
+
+    /// A disk of which every second write is interrupted, and the others write a few bytes.
+    #[derive(Default)]
+    struct InterruptedDisk {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        is_interrupted: bool,
+    }
+
+    impl Write for InterruptedDisk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.is_interrupted = !self.is_interrupted;
+            if self.is_interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let n_bytes = bytes.len().min(7);
+            self.bytes.lock().unwrap().extend(&bytes[..n_bytes]);
+            Ok(n_bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_interrupted_write_is_continued_and_is_not_a_failure() {
+        let disk = InterruptedDisk::default();
+        let bytes = Arc::clone(&disk.bytes);
+        let (writer, left_out, reports) = writer(disk);
+        let (queue, waiting) = sync_channel(3);
+        (0..3).for_each(|_| queue.send(QueueEntry::Put(Box::new(note(2.5)), 1)).unwrap());
+        drop(queue);
+
+        assert_eq!(writer.run(&waiting), LogWriteResult::Always);
+
+        let text = String::from_utf8(bytes.lock().unwrap().clone()).unwrap();
+        assert_eq!((counts(&text), left_out.all()), ((3, 0), 0), "{text}");
+        assert_eq!(*reports.lock().unwrap(), [""; 0]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Formats values as text: shortened at a terminal, complete otherwise.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _};
 
@@ -32,8 +33,8 @@ impl DisplayOptions {
     /// The options for the program's stdout; respects `NO_COLOR`, as <https://no-color.org> defines it.
     pub fn of_stdout() -> DisplayOptions {
         let is_terminal = std::io::stdout().is_terminal();
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-        DisplayOptions { is_terminal, colour: is_terminal && !no_colour, ..DisplayOptions::plain(Clock::local()) }
+        let colour = is_terminal && permits_colour(std::env::var_os("NO_COLOR").as_deref());
+        DisplayOptions { is_terminal, colour, ..DisplayOptions::plain(Clock::local()) }
     }
 
     /// The options without flags or a terminal.
@@ -140,7 +141,8 @@ impl DisplayOptions {
         }
     }
 
-    fn element(&self, scalar: &Scalar, meta: Option<&Meta>) -> String {
+    /// One element, without quotes and units.
+    pub fn element(&self, scalar: &Scalar, meta: Option<&Meta>) -> String {
         let precision = meta.map_or(0, |meta| meta.precision);
         match scalar {
             Scalar::Text(text) => escape_control(&text.to_str()),
@@ -155,6 +157,11 @@ impl DisplayOptions {
             other => other.to_text(None).to_str().into_owned(),
         }
     }
+}
+
+/// Whether this value of `NO_COLOR` permits colours: it is not set, or empty.
+fn permits_colour(no_color: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty)
 }
 
 /// A number with the digits needed to represent it exactly.
@@ -365,5 +372,13 @@ mod tests {
             assert_eq!((is_long_string(pv), look().of(pv).text), (is_text, is_text), "{pv}");
         }
         assert!(DisplayOptions { text: true, ..look() }.of("x").text);
+    }
+
+    #[test]
+    fn no_color_switches_colours_off_unless_it_is_empty() {
+        assert_eq!(
+            [None, Some(""), Some("0"), Some("1")].map(|value| permits_colour(value.map(OsStr::new))),
+            [true, true, false, false]
+        );
     }
 }

@@ -11,6 +11,8 @@ pub enum FileType {
     Description,
     /// A substitutions file: templates and their macros.
     Substitutions,
+    /// A JSON file with groups of PVs.
+    Groups,
     /// A script: commands.
     Script,
 }
@@ -25,6 +27,7 @@ impl FileType {
             Some("substitutions" | "subs" | "sub") => FileType::Substitutions,
             Some("db" | "template" | "vdb") => FileType::Database,
             Some("dbd") => FileType::Description,
+            Some("json") => FileType::Groups,
             _ if name.contains(".cmd") || begins_with_a_command(file) => FileType::Script,
             _ => FileType::Database,
         }

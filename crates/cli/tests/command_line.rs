@@ -4,6 +4,8 @@
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
+use std::process::Stdio;
+
 use support::{fodo, free_port, golden, run, text};
 
 #[test]
@@ -16,6 +18,17 @@ fn help_is_printed_to_stdout_and_an_invalid_command_line_exits_with_code_2() {
     assert!(text(&help.stdout).contains("Exit codes:"));
     assert_eq!((wrong.status.code(), nothing.status.code()), (Some(2), Some(2)));
     assert!(text(&wrong.stderr).contains("--nonsense"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_reported_and_exits_with_code_1() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut child = fodo(9).arg("config").stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let errors = support::Lines::of_stream(child.stderr.take().unwrap());
+
+    assert_eq!(support::wait(&mut child).code(), Some(1));
+    assert_eq!(errors.next(), "fodo: No space left on device (os error 28)");
 }
 
 #[test]
@@ -114,11 +127,8 @@ fn search_watch_reports_periodically_until_its_time_has_passed() {
 
 #[test]
 fn camonitor_reports_absent_pvs_once_after_its_timeout() {
-    let mut child = fodo(free_port())
-        .args(["camonitor", "-w", "0.1", "no:such"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        fodo(free_port()).args(["camonitor", "-w", "0.1", "no:such"]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = support::Lines::of(child.stdout.take().unwrap());
 
     let line = lines.next();

@@ -28,11 +28,11 @@ fn every_verb_distinguishes_silent_closing_and_missing_servers() {
     ];
 
     for (port, code, words) in &cases {
-        for verb in [&["get", "-w", "0.5", "x"][..], &["info", "-w", "0.5", "x"], &["put", "-w", "0.5", "x", "1"]] {
+        for verb in [&["get", "-w", "1.5", "x"][..], &["info", "-w", "1.5", "x"], &["put", "-w", "1.5", "x", "1"]] {
             let (exit, err) = reported(*port, verb);
             assert!(exit == *code && err.contains(words), "{verb:?} ends with {exit}: {err}");
         }
-        let (exit, err) = reported(*port, &["monitor", "-w", "0.5", "--for", "1", "x"]);
+        let (exit, err) = reported(*port, &["monitor", "-w", "1.5", "--for", "2.5", "x"]);
         assert!(exit == *code && err.contains(words), "monitor ends with {exit}: {err}");
     }
 }

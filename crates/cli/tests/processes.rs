@@ -4,7 +4,11 @@
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
+use std::io::Read as _;
 use std::process::{Output, Stdio};
+use std::sync::Arc;
+
+use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 
 use support::{COMPLETE, Ioc, Lines, end_of, fodo, run, signal, text, wait};
 
@@ -59,7 +63,7 @@ fn get_prints_many_pvs_in_argument_order() {
 
 #[test]
 fn get_prints_text_and_continues_after_a_missing_pv() {
-    let output = ioc().fodo(&["get", "-w", "0.5", "g:ao", "g:gone", "g:major"]);
+    let output = ioc().fodo(&["get", "-w", "2", "g:ao", "g:gone", "g:major"]);
 
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(3));
@@ -148,9 +152,27 @@ fn monitor_exits_cleanly_on_sigint_and_after_its_duration() {
     signal(&child, "INT");
     assert_eq!(wait(&mut child).code(), Some(0));
 
-    let timed = run(fodo(ioc.port).args(["monitor", "--for", "0.3", "g:ao"]));
+    let timed = run(fodo(ioc.port).args(["monitor", "--for", "2", "g:ao"]));
     assert_eq!(timed.status.code(), Some(0));
     assert!(text(&timed.stdout).contains("1.500 mm"));
+}
+
+#[test]
+fn a_second_signal_ends_a_program_that_cannot_stop_with_the_exit_code_of_that_signal() {
+    let [sigint, sigterm] = [2, 15];
+    let table = PvTable::from([("large", SharedPv::new(vec![0.5; 200_000]))]);
+    let server = Server::start(ServerConfig::isolated(), Arc::new(table)).unwrap();
+    let mut child = fodo(server.udp_port()).args(["monitor", "large"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    // The pipe is smaller than the array, so the program is blocked in the middle of its output.
+    assert!(out.read_exact(&mut [0; 1]).is_ok());
+
+    signal(&child, "INT");
+    signal(&child, "TERM");
+
+    // If both wait to be delivered, the system decides which one is the second.
+    let code = wait(&mut child).code();
+    assert!([sigint, sigterm].map(|signal| Some(128 + signal)).contains(&code), "{code:?}");
 }
 
 #[test]
@@ -257,7 +279,7 @@ fn two_concurrent_get_processes_both_complete() {
 fn why_distinguishes_a_missing_field_a_missing_record_and_a_served_one() {
     let ioc = ioc();
     let why = |pv: &str| {
-        let output = ioc.fodo(&["why", "-w", "0.5", "--json", pv]);
+        let output = ioc.fodo(&["why", "-w", "2", "--json", pv]);
         (output.status.code(), json_lines(&output).remove(0))
     };
 

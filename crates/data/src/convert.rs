@@ -329,6 +329,7 @@ pub fn integer_at_start(text: &str) -> Result<(i128, usize), ConvertError> {
 macro_rules! number_to {
     ($scalar:expr, $target:ty) => {
         match $scalar {
+            Scalar::Bool(n) => u8::from(*n) as $target,
             Scalar::I8(n) => *n as $target,
             Scalar::U8(n) => *n as $target,
             Scalar::I16(n) => *n as $target,
@@ -363,13 +364,14 @@ impl Scalar {
                 .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.label_for_unlabelled.as_ref()).cloned())
                 .unwrap_or_else(|| index.to_string().into()),
             Scalar::U64(n) => n.to_string().into(),
+            Scalar::Bool(n) => if *n { "true" } else { "false" }.into(),
             number => number_to!(number, i64).to_string().into(),
         }
     }
 
     /// Converts to another kind. Floating point numbers are truncated towards zero; out-of-range ones become the same
     /// as in softIoc on x86-64. Integers wrap, as in C casts. Texts are parsed; for enums they may be state names of
-    /// `meta`.
+    /// `meta`, and for booleans `true` or `false`. A boolean is 0 or 1 as a number; every other number is true.
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, ConvertError> {
         if self.kind() == kind {
             return Ok(self.clone());
@@ -402,10 +404,12 @@ fn truncate(number: f64, kind: Kind) -> Scalar {
     const SIGN: u64 = 1 << 63;
     match kind {
         Kind::I8 | Kind::U8 | Kind::I16 | Kind::U16 | Kind::Enum | Kind::I32 => {
-            let is_in_range = number > f64::from(i32::MIN) - 1.0 && number < -f64::from(i32::MIN);
+            // The cast itself gives the minimum for smaller numbers, but 0 for NaN, which is not less than the limit.
+            let is_in_range = number < -f64::from(i32::MIN);
             wrap(&Scalar::I32(if is_in_range { number as i32 } else { i32::MIN }), kind)
         }
         Kind::U32 | Kind::I64 => wrap(&Scalar::I64(truncate_to_i64(number)), kind),
+        Kind::Bool => Scalar::Bool(number != 0.0),
         Kind::U64 if number >= SIGN as f64 => Scalar::U64(truncate_to_i64(number - SIGN as f64).cast_unsigned() ^ SIGN),
         Kind::U64 => Scalar::U64(truncate_to_i64(number).cast_unsigned()),
         Kind::F32 if number.is_finite() && number != 0.0 => {
@@ -417,12 +421,12 @@ fn truncate(number: f64, kind: Kind) -> Scalar {
 }
 
 fn truncate_to_i64(number: f64) -> i64 {
-    let limit = -(i64::MIN as f64);
-    if number >= -limit && number < limit { number as i64 } else { i64::MIN }
+    if number < -(i64::MIN as f64) { number as i64 } else { i64::MIN }
 }
 
 fn wrap(number: &Scalar, kind: Kind) -> Scalar {
     match kind {
+        Kind::Bool => Scalar::Bool(number_to!(number, i64) != 0),
         Kind::I8 => Scalar::I8(number_to!(number, i8)),
         Kind::U8 => Scalar::U8(number_to!(number, u8)),
         Kind::I16 => Scalar::I16(number_to!(number, i16)),
@@ -468,9 +472,19 @@ fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, 
         Kind::U32 if is_decimal(text) => truncate(parse_f64(text)?, kind),
         Kind::U32 => unsigned!(U32, u32),
         Kind::U64 => unsigned!(U64, u64),
+        Kind::Bool => Scalar::Bool(truth(text)?),
         Kind::Enum => Scalar::Enum(state(text, meta)?),
         Kind::Text => Scalar::Text(text.clone()),
     })
+}
+
+/// Parses `true`, `false` or a number, which is true unless it is 0.
+fn truth(text: &Text) -> Result<bool, ConvertError> {
+    match text.as_bytes() {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Ok(parse_f64(text)? != 0.0),
+    }
 }
 
 /// Whether a text is a number with decimals or an exponent, or is not an integer at all.
@@ -518,6 +532,7 @@ impl Array {
             }};
         }
         Ok(match kind {
+            Kind::Bool => collect!(Bool),
             Kind::I8 => collect!(I8),
             Kind::U8 => collect!(U8),
             Kind::I16 => collect!(I16),
@@ -675,11 +690,19 @@ mod tests {
         assert_eq!(cut(3e9, Kind::U32), Ok(Scalar::U32(3_000_000_000)));
         assert_eq!(cut(-1.0, Kind::U32), Ok(Scalar::U32(u32::MAX)));
         assert_eq!(cut(3e9, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(2147483647.9, Kind::I32), Ok(Scalar::I32(i32::MAX)));
+        assert_eq!(cut(2147483648.0, Kind::I32), Ok(Scalar::I32(i32::MIN)));
         assert_eq!(cut(-2147483648.9, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(-3e9, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(f64::NEG_INFINITY, Kind::I16), Ok(Scalar::I16(0)));
         assert_eq!(cut(f64::NAN, Kind::I32), Ok(Scalar::I32(i32::MIN)));
         assert_eq!(cut(3e9, Kind::I16), Ok(Scalar::I16(0)));
         assert_eq!(cut(1e10, Kind::U32), Ok(Scalar::U32(1_410_065_408)));
+        assert_eq!(cut(9_223_372_036_854_774_784.0, Kind::I64), Ok(Scalar::I64(9_223_372_036_854_774_784)));
+        assert_eq!(cut(9_223_372_036_854_775_808.0, Kind::I64), Ok(Scalar::I64(i64::MIN)));
         assert_eq!(cut(1e19, Kind::I64), Ok(Scalar::I64(i64::MIN)));
+        assert_eq!(cut(-1e19, Kind::I64), Ok(Scalar::I64(i64::MIN)));
+        assert_eq!(cut(f64::NAN, Kind::I64), Ok(Scalar::I64(i64::MIN)));
         assert_eq!(cut(1e19, Kind::U64), Ok(Scalar::U64(10_000_000_000_000_000_000)));
         assert_eq!(cut(1e30, Kind::U64), Ok(Scalar::U64(0)));
         assert_eq!(cut(f64::NAN, Kind::U64), Ok(Scalar::U64(1 << 63)));

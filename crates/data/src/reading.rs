@@ -1,7 +1,7 @@
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
 
-use crate::{Alarm, Meta, TimeStamp, Value};
+use crate::{Alarm, Meta, Text, TimeStamp, Value};
 
 /// A value with its alarm, time stamp and metadata, consistent with each other.
 ///
@@ -22,14 +22,19 @@ pub struct Reading {
     pub alarm: Alarm,
     /// The time stamp that the server gave the value; [`TimeStamp::NEVER`] if the request did not include it.
     pub time: TimeStamp,
+    /// The user tag of the time stamp; 0 unless the source sets one.
+    pub user_tag: i32,
+    /// The text of the alarm, where it differs from the name of its status.
+    pub message: Option<Arc<Text>>,
     /// Units, limits and labels; `None` unless requested.
     pub meta: Option<Arc<Meta>>,
 }
 
 impl Reading {
     /// A value with no alarm, no time stamp ([`TimeStamp::NEVER`]) and no metadata.
+    #[inline]
     pub fn bare(value: Value) -> Reading {
-        Reading { value, alarm: Alarm::default(), time: TimeStamp::NEVER, meta: None }
+        Reading { value, alarm: Alarm::default(), time: TimeStamp::NEVER, user_tag: 0, message: None, meta: None }
     }
 }
 
@@ -39,6 +44,7 @@ impl Reading {
 /// use fodo_data::EventMask;
 ///
 /// let subscribed = EventMask::VALUE | EventMask::ALARM;
+/// assert_eq!(EventMask::VALUE.with(EventMask::ALARM), subscribed);
 /// assert!(subscribed.meets(EventMask::ALARM));
 /// assert!(!subscribed.meets(EventMask::PROPERTY));
 /// assert!(EventMask::NONE.is_empty());
@@ -58,6 +64,11 @@ impl EventMask {
     /// No kind of change.
     pub const NONE: EventMask = EventMask(0);
 
+    /// The kinds of both masks; for constants, which cannot use `|`.
+    pub const fn with(self, other: EventMask) -> EventMask {
+        EventMask(self.0 | other.0)
+    }
+
     /// Whether the two masks have at least one kind in common.
     pub const fn meets(self, other: EventMask) -> bool {
         self.0 & other.0 != 0
@@ -73,12 +84,12 @@ impl BitOr for EventMask {
     type Output = EventMask;
 
     fn bitor(self, other: EventMask) -> EventMask {
-        EventMask(self.0 | other.0)
+        self.with(other)
     }
 }
 
 impl BitOrAssign for EventMask {
     fn bitor_assign(&mut self, other: EventMask) {
-        self.0 |= other.0;
+        *self = self.with(other);
     }
 }

@@ -108,4 +108,10 @@ mod tests {
         assert_eq!(latin.to_str(), "\u{b0}C");
         assert_eq!(latin.as_bytes(), b"\xb0C");
     }
+
+    #[test]
+    fn the_sizes_of_strings_are_those_of_the_wire() {
+        // EPICS Base: MAX_STRING_SIZE, of which the NUL takes one byte, and MAX_ENUM_STRING_SIZE.
+        assert_eq!((STRING_BYTES, STRING_BYTES_MAX, LABEL_BYTES), (40, 39, 26));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Text, TimeStamp, Value};
+use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Severity, Text, TimeStamp, Value};
 
 #[test]
 fn severities_have_their_epics_numbers_and_names() {
@@ -41,7 +41,7 @@ fn an_array_slice_has_the_expected_length_and_elements() {
     assert_eq!(three.scalar(2), Some(Scalar::I32(3)));
     assert_eq!(three.scalar(3), None);
     assert_eq!(three.truncated(3), three);
-    assert_eq!(three.skipped(1), Value::from(vec![2, 3]).into_array());
+    assert_eq!(three.part(1, 2), Value::from(vec![2, 3]).into_array());
     assert_eq!(three.strided(1, 0, 2), Value::from(vec![2, 3]).into_array());
 }
 
@@ -98,4 +98,24 @@ fn event_masks_intersect_when_they_share_a_kind() {
     with_log |= EventMask::LOG;
     assert_eq!(with_log, EventMask::LOG);
     assert!(EventMask::NONE.is_empty() && !mask.is_empty());
+}
+
+#[test]
+fn a_reading_fits_a_cache_line() {
+    assert!(size_of::<Reading>() <= 64, "{}", size_of::<Reading>());
+}
+
+#[test]
+fn a_boolean_is_0_or_1_as_a_number_and_a_word_as_text() {
+    let to = |scalar: Scalar, kind| scalar.to_kind(kind, None).ok();
+
+    assert_eq!(to(Scalar::Bool(true), Kind::F64), Some(Scalar::F64(1.0)));
+    assert_eq!(to(Scalar::Bool(false), Kind::U8), Some(Scalar::U8(0)));
+    assert_eq!(to(Scalar::Bool(true), Kind::Text), Some(Scalar::Text("true".into())));
+    assert_eq!(to(Scalar::I32(256), Kind::Bool), Some(Scalar::Bool(true)), "not only the lowest bits");
+    assert_eq!(to(Scalar::F64(0.5), Kind::Bool), Some(Scalar::Bool(true)));
+    assert_eq!(to(Scalar::Text("false".into()), Kind::Bool), Some(Scalar::Bool(false)));
+    assert_eq!(to(Scalar::Text("2".into()), Kind::Bool), Some(Scalar::Bool(true)));
+    assert_eq!(to(Scalar::Text("yes".into()), Kind::Bool), None);
+    assert_eq!(Value::from(vec![true, false]).to_kind(Kind::I16, None), Ok(Value::from(vec![1_i16, 0])));
 }

@@ -124,4 +124,29 @@ mod tests {
         assert!(BreakTable::new(&[0.0, 0.0, 0.0, 1.0]).is_err());
         assert!(BreakTable::new(&[0.0, 0.0, 1.0, 1.0, 3.0, 2.0]).is_ok());
     }
+
+    #[test]
+    fn values_convert_on_the_line_between_the_points_around_them() {
+        for numbers in [[0.0, 0.0, 10.0, 100.0, 20.0, 120.0], [0.0, 0.0, 10.0, -100.0, 20.0, -120.0]] {
+            let table = BreakTable::new(&numbers).unwrap();
+            let sign = numbers[3].signum();
+            for (raw, units, place, is_inside) in [
+                (0.0, 0.0, 0, true),
+                (5.0, 50.0, 0, true),
+                (15.0, 110.0, 1, true),
+                (-1.0, -10.0, 0, false),
+                (25.0, 130.0, 2, false),
+            ] {
+                for start in [0, 1, 99, -1] {
+                    let (mut raw_place, mut units_place) = (start, start);
+                    let expected_units = Converted { value: units * sign, is_inside };
+
+                    assert_eq!(table.to_units(raw, &mut raw_place), expected_units, "{raw} from {start}");
+                    let back = table.to_raw(units * sign, &mut units_place);
+                    assert_eq!(back, Converted { value: raw, is_inside }, "{units} from {start}");
+                    assert_eq!((raw_place, units_place), (place, place), "{raw} from {start}");
+                }
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The fields that every record has.
 
+use std::sync::Arc;
+
 use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
 
 use crate::field::{FieldInfo, position, record_fields};
@@ -51,6 +53,8 @@ record_fields! {
     }
     private {
         time: TimeStamp;
+        /// AMSG, as readings contain it.
+        alarm_message: Option<Arc<Text>>;
         subscriptions: Option<Box<FieldSubscribers>>;
         is_in_chain: bool;
         has_failed: bool;
@@ -101,6 +105,12 @@ impl Common {
     /// Raises an alarm during processing. Among alarms of the highest severity, the first one is kept.
     pub(crate) fn raise(&mut self, status: Status, severity: u16) -> bool {
         self.raise_with_message(status, severity, Text::EMPTY)
+    }
+
+    /// Sets AMSG.
+    pub(crate) fn set_message(&mut self, message: Text) {
+        self.alarm_message = (!message.is_empty()).then(|| Arc::new(message.clone()));
+        self.message = message;
     }
 
     /// As [`Common::raise`], with a message for AMSG.

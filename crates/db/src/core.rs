@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, STRING_BYTES, Scalar, Severity, Text, TimeStamp, Value};
+use fodo_data::{AcknowledgeState, ConvertError, Kind, Meta, STRING_BYTES, Scalar, Severity, Text, TimeStamp, Value};
 use fodo_lock::Mutex;
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, FilteredFollower, Follower, number, row};
-use crate::device::{DeviceSupport, INERT};
+use crate::device::{DeviceSupport, INERT, choices};
 use crate::error::PutError;
-use crate::external_pv::LinkUsage;
+use crate::external_pv::{LinkUsage, PvaLink};
 use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot};
 use crate::filter::{ChannelError, ChannelField, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) pending_reports: Mutex<PendingReports>,
     /// The names of device supports that are not available; see [`crate::device::INERT`].
     pub(crate) devices: Vec<Text>,
+    /// Whether a program sets and takes values.
+    pub(crate) has_program: bool,
 }
 
 impl Core {
@@ -162,17 +164,28 @@ impl Core {
         }
     }
 
-    /// Units, limits and labels, as clients read them.
-    pub(crate) fn meta(&self, FieldRef { record, field }: FieldRef) -> Arc<Meta> {
-        let mut meta = self.meta_of(record, field & !LONG_STRING, META_DEPTH_MAX);
+    /// Units, limits, labels and acknowledge state, as clients read them, and what `visit` returns. The record is locked
+    /// once for both.
+    pub(crate) fn meta_and<T>(
+        &self,
+        FieldRef { record, field }: FieldRef,
+        visit: impl FnOnce(&mut dyn Record) -> T,
+    ) -> (Meta, Option<T>) {
+        let (mut visit, mut visited) = (Some(visit), None);
+        let mut meta = self.meta_of(record, field & !LONG_STRING, META_DEPTH_MAX, &mut |body| {
+            let common = body.common();
+            let acknowledge = AcknowledgeState {
+                transient: common.acknowledge_transient != 0,
+                severity: Severity::from_code(common.acknowledge_severity),
+            };
+            visited = visit.take().map(|visit| (acknowledge, visit(body)));
+        });
         if !self.has_precision(FieldRef { record, field }) {
             meta.precision = 0;
         }
-        meta.acknowledge = self.with(record, |body| Acknowledge {
-            transient: body.common().acknowledge_transient != 0,
-            severity: Severity::from_code(body.common().acknowledge_severity),
-        });
-        Arc::new(meta)
+        let (acknowledge, visited) = visited.unzip();
+        meta.acknowledge = acknowledge;
+        (meta, visited)
     }
 
     /// Whether clients and links read a precision of this field: only floating-point numbers have one. A conversion to
@@ -183,34 +196,45 @@ impl Core {
         matches!(self.facts(field).kind, Kind::F32 | Kind::F64)
     }
 
-    /// Units, limits and labels, as conversions use them.
-    fn meta_of(&self, record: u32, field: u16, depth: u8) -> Meta {
+    /// Units, limits and labels, as conversions use them. `visit` receives the record while it is locked.
+    fn meta_of(&self, record: u32, field: u16, depth: u8, visit: &mut dyn FnMut(&mut dyn Record)) -> Meta {
         let mut meta = empty();
         let Some(cell) = self.cell(record) else { return meta };
         let kind = cell.record_type();
-        let Some(own) = row(kind.rows, field) else { return meta };
+        let Some(own) = row(kind.rows, field) else {
+            with(cell, visit);
+            return meta;
+        };
         match own.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = UNSAID,
             Dbf::Menu => meta.labels = labels(&self.scan_menu.choices_of(own)),
             Dbf::Device => {
-                meta.labels = labels(kind.devices);
+                meta.labels = labels(choices(kind.devices, self.has_program));
                 let device = with(cell, |body| body.common().device).and_then(|device| device.checked_sub(INERT));
                 let inert = device.and_then(|index| self.devices.get(usize::from(index)).cloned());
                 meta.label_for_unlabelled = Some(inert.unwrap_or(Text::EMPTY));
             }
             _ => {}
         }
-        let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
+        let linked = with(cell, |body| {
+            visit(body);
+            body.meta(field, &mut meta)
+        });
+        let linked = linked.flatten();
         if meta.precision == UNSAID {
             // If the record type sets no precision, Base prints six digits and reports precision 0 to clients.
             (meta.precision, meta.text_digits) = (0, Some(DIGITS));
         }
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
-            let there = self.meta_of(record, field, depth);
+            let there = self.meta_of(record, field, depth, &mut |_| ());
             let precision = if self.has_precision(FieldRef { record, field }) { there.precision } else { 0 };
             return Meta { control: meta.control, precision, ..there };
         }
         meta
+    }
+
+    fn conversion_meta(&self, record: u32, field: u16) -> Meta {
+        self.meta_of(record, field, META_DEPTH_MAX, &mut |_| ())
     }
 
     /// Converts a field's value to the kind that a link or a client reads.
@@ -219,7 +243,7 @@ impl Core {
             return Ok(value);
         }
         if kind == Kind::Text {
-            let meta = self.meta_of(record, field, META_DEPTH_MAX);
+            let meta = self.conversion_meta(record, field);
             return value.to_kind(kind, Some(&meta));
         }
         value.to_kind(kind, None)
@@ -247,7 +271,7 @@ impl Core {
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         // A number is converted to text with the precision of the receiving record, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
-        let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        let meta = (needs_labels || needs_digits).then(|| self.conversion_meta(record, field));
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()
@@ -282,18 +306,20 @@ impl Core {
         {
             self.states.create(&link.address().to_str());
         }
+        if let Some(LinkExtra::Pva(pva)) = link.extra().map(|extra| &**extra) {
+            let pva = pva.clone();
+            self.set_external(record, field, pva.pv.clone(), Some(pva), false, &mut link);
+            return link;
+        }
         let Some(name) = link.name().cloned() else { return link };
         let (name, is_time) = match name.to_str().strip_suffix(".TIME") {
-            Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
+            Some(record_name) if field == const { Common::at("TSEL") } => (Text::from(record_name), true),
             _ => (name, false),
         };
         let text = name.to_str();
         let record_name = text.split_once('.').map_or(&*text, |(record_name, _)| record_name);
         if !self.index.contains_key(record_name.as_bytes()) {
-            let is_input = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
-            let usage =
-                if is_input.is_some_and(|row| row.dbf == Dbf::InLink) { LinkUsage::Reads } else { LinkUsage::Writes };
-            self.set_external(record, field, name.clone(), usage, is_time, &mut link);
+            self.set_external(record, field, name.clone(), None, is_time, &mut link);
             return link;
         }
         // A link to an invalid field keeps the target `Missing`.
@@ -322,12 +348,21 @@ impl Core {
         link
     }
 
-    /// Makes a PV outside this database the target of a link, and queues the report of it.
-    fn set_external(&self, record: u32, field: u16, name: Text, usage: LinkUsage, is_time: bool, link: &mut Link) {
-        let mut pending_reports = self.pending_reports.lock();
-        let id = pending_reports.add(record, field, name.clone(), usage);
+    /// Makes a PV outside this database, or any PV over pvAccess, the target of a link, and queues the report of it.
+    fn set_external(
+        &self,
+        record: u32,
+        field: u16,
+        name: Text,
+        pva: Option<Arc<PvaLink>>,
+        is_time: bool,
+        link: &mut Link,
+    ) {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+        let usage = if row.is_some_and(|row| row.dbf == Dbf::InLink) { LinkUsage::Reads } else { LinkUsage::Writes };
+        let id = self.pending_reports.lock().add(record, field, name.clone(), usage, pva.clone());
         let modifiers = link.modifiers();
-        link.set_external(ExternalPv::new(id, name, modifiers.follows(field), modifiers.inherit), is_time);
+        link.set_external(ExternalPv::new(id, name, modifiers.follows(field), modifiers.inherit, pva), is_time);
     }
 
     /// Unregisters a link from its target, before the link changes.

@@ -6,18 +6,21 @@ use std::time::Instant;
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 use fodo_lock::{Mutex, MutexGuard, Rank};
 
+use crate::common::Common;
 use crate::core::Core;
 use crate::error::PutError;
 use crate::event::Event;
 use crate::filter::{ChannelError, ChannelField, FilterContext};
-use crate::input::Input;
-use crate::load::{Info, LoadError, Loader};
+use crate::input::{Input, Processing};
+use crate::load::{Info, LoadError, LoadedCore, Loader};
 use crate::menu::{PINI_AT_START, PINI_RUNNING};
 use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::{Engine, EngineCall, make_passive_without_interrupts};
-use crate::process::post::prime_filters;
+use crate::process::post::{prime_filters, reading};
 use crate::process::request_queue::QueuedRequest;
 use crate::process::scan::{ScanCounts, ScanPosition, event_name};
+use crate::program::{ProgramDirection, ProgramError, ProgramValue};
+use crate::record::contract::Record;
 use crate::reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 use crate::state::States;
 
@@ -31,9 +34,10 @@ pub struct Database {
 }
 
 impl Database {
-    fn new(core: Core, infos: Vec<Info>) -> Database {
-        let engine = Mutex::ranked(Rank::Engine, Engine::new(&core.scan_menu));
-        Database { core, infos, engine }
+    fn new(LoadedCore { core, infos, initial_values }: LoadedCore) -> Database {
+        let mut engine = Engine::new(&core.scan_menu);
+        engine.program.set_initial(initial_values);
+        Database { core, infos, engine: Mutex::ranked(Rank::Engine, engine) }
     }
 
     /// The field that a channel name selects: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
@@ -86,6 +90,13 @@ impl Database {
             .map(|(_, name, value)| (name, value))
     }
 
+    /// The value of an info item of a record; of several with the same name, the last one.
+    pub(crate) fn info(&self, record: u32, name: &[u8]) -> Option<&Text> {
+        let start = self.infos.partition_point(|info| info.0 < record);
+        let own = self.infos.iter().skip(start).take_while(|info| info.0 == record);
+        own.filter(|(_, own, _)| own.as_bytes() == name).last().map(|(_, _, value)| value)
+    }
+
     /// The properties of the field that the server sends to clients.
     pub fn facts(&self, field: FieldRef) -> FieldFacts {
         self.core.facts(field)
@@ -101,12 +112,47 @@ impl Database {
 
     /// Units, limits, labels and acknowledge state of a field.
     pub fn meta(&self, field: FieldRef) -> Arc<Meta> {
-        self.core.meta(field)
+        Arc::new(self.core.meta_and(field, |_| ()).0)
+    }
+
+    /// The same as [`Database::read`] with the metadata of the field and the description of its record (DESC), all of one
+    /// moment.
+    ///
+    /// ```
+    /// use fodo_db::Loader;
+    ///
+    /// let mut loader = Loader::default();
+    /// let text = r#"record(ao, gap) { field(VAL, 5) field(EGU, mm) field(DESC, "how far") }"#;
+    /// loader.load("a.db", "", &mut |_| Ok(text.into()))?;
+    /// let database = loader.finish()?;
+    ///
+    /// let reading = database.read_with_meta(database.field("gap").expect("the record exists"));
+    /// let meta = reading.meta.expect("it was read");
+    /// assert_eq!((reading.value, &*meta.units.to_str(), &*meta.description.to_str()), (5.0.into(), "mm", "how far"));
+    /// # Ok::<(), Vec<fodo_db::LoadError>>(())
+    /// ```
+    pub fn read_with_meta(&self, field: FieldRef) -> Reading {
+        let visit = |body: &mut dyn Record| (reading(body, field.field), body.common().description.clone());
+        let (mut meta, visited) = self.core.meta_and(field, visit);
+        let (reading, description) = visited.unwrap_or_else(|| (Reading::bare(Value::from("")), Text::EMPTY));
+        meta.description = description;
+        Reading { meta: Some(Arc::new(meta)), ..reading }
     }
 
     /// The full name of a field: `rec.VAL`, `rec.DESC$`.
     pub fn name(&self, field: FieldRef) -> String {
         self.core.name(field)
+    }
+
+    /// The field PROC of a field's record: a put to it processes the record, whatever its SCAN. See [`Processing`].
+    pub fn processing_field(&self, FieldRef { record, .. }: FieldRef) -> FieldRef {
+        FieldRef { record, field: const { Common::at("PROC") } }
+    }
+
+    /// Whether puts to the field are rejected because DISP of its record is set.
+    pub fn is_put_disabled(&self, field: FieldRef) -> bool {
+        let is_set = self.core.with(field.record, |body| body.common().puts_disabled != 0) == Some(true);
+        is_set && field.field != const { Common::at("DISP") }
     }
 
     /// The access security group of a field's record (ASG), and the level of the field.
@@ -164,9 +210,18 @@ impl Database {
                 tick(&mut call);
                 Ok(())
             }
-            Input::Put { field, value, put: None } => call.put_field(field.record, field.field, value),
+            Input::Put { field, value, put: None } => {
+                call.put_field(field.record, field.field, value, Processing::Passive)
+            }
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
-                call.execute(record, CompletionWaiter::Put(put), QueuedRequest::Put { field, value })
+                let request = QueuedRequest::Put { field, value, processing: Processing::Passive };
+                call.execute(record, CompletionWaiter::Put(put), request)
+            }
+            Input::PutProcessing { field, value, processing, put: None } => {
+                call.put_field(field.record, field.field, value, processing)
+            }
+            Input::PutProcessing { field: FieldRef { record, field }, value, processing, put: Some(put) } => {
+                call.execute(record, CompletionWaiter::Put(put), QueuedRequest::Put { field, value, processing })
             }
             Input::Restore { field, value } => call.restore(field, value),
             Input::CancelPut { field, put } => {
@@ -177,8 +232,16 @@ impl Database {
                 call.handle_external_event(link, event);
                 Ok(())
             }
+            Input::ExternalPvs { events } => {
+                events.into_iter().for_each(|(link, event)| call.handle_external_event(link, event));
+                Ok(())
+            }
             Input::PostEvent { name } => {
                 event_name(&name).into_iter().for_each(|name| call.post_event(name));
+                Ok(())
+            }
+            Input::CompleteOutput { record, output, result } => {
+                call.complete_output(record.record, output, result);
                 Ok(())
             }
             Input::Acknowledge { field, put } => {
@@ -186,13 +249,94 @@ impl Database {
                 Ok(())
             }
         };
-        call.slice(1, |call| {
-            let deferred = call.engine.deferred.pop();
-            deferred.map(|deferred| call.run_deferred(deferred)).is_some()
-        });
-        let has_more = !call.engine.deferred.is_empty() || call.engine.scans.n_pending() > 0;
-        engine.resume_at = has_more.then_some(now.monotonic);
-        (result, engine.deadline())
+        run_deferred(&mut call);
+        (result, next_call(&mut engine, now))
+    }
+
+    /// The program sets values of records with DTYP Program, with a single lock for all of them and a single present
+    /// time. `values`: each with the VAL of its record, from [`Database::field`].
+    ///
+    /// An input stores its value until the next one. If its SCAN is I/O Intr, it is processed now; otherwise it reads the
+    /// newest value whenever it is processed. An output has the new value, as if it had written it.
+    ///
+    /// Appends events to `out`, as [`Database::handle`]. Returns the positions of the values that are refused, with the
+    /// reasons, and the new [`Database::deadline`].
+    ///
+    /// ```
+    /// use fodo_data::{Now, Severity, Status};
+    /// use fodo_db::{Input, Loader, ProgramValue};
+    ///
+    /// let mut loader = Loader::default();
+    /// loader.enable_program();
+    /// let text = r#"record(ai, t) { field(DTYP, "Program") field(SCAN, "I/O Intr") }"#;
+    /// loader.load("a.db", "", &mut |_| Ok(text.into()))?;
+    /// let database = loader.finish()?;
+    /// let t = database.field("t").expect("the record exists");
+    /// let mut events = Vec::new();
+    /// # database.handle(Input::Start, Now::for_test(), &mut events).expect("a start is never refused");
+    ///
+    /// let high = ProgramValue::new(21.5).with_alarm(Severity::Major, Status::HW_LIMIT);
+    /// let (refused, _) = database.set_by_program([(t, high)], Now::for_test(), &mut events);
+    /// assert!(refused.is_empty());
+    /// assert_eq!(database.read(t).value, 21.5.into());
+    /// assert_eq!(database.read(t).alarm.status, Status::HW_LIMIT);
+    /// # Ok::<(), Vec<fodo_db::LoadError>>(())
+    /// ```
+    pub fn set_by_program(
+        &self,
+        values: impl IntoIterator<Item = (FieldRef, ProgramValue)>,
+        now: Now,
+        out: &mut Vec<Event>,
+    ) -> (Vec<(usize, ProgramError)>, Option<Instant>) {
+        let mut engine = self.engine();
+        let mut call = EngineCall::new(&self.core, &mut engine, now, out);
+        let mut refused = Vec::new();
+        for (position, (field, value)) in values.into_iter().enumerate() {
+            call.begin_chain();
+            if let Err(error) = call.set_by_program(field.record, value) {
+                refused.push((position, error));
+            }
+            run_deferred(&mut call);
+        }
+        (refused, next_call(&mut engine, now))
+    }
+
+    /// The direction of a field's record if its DTYP is Program; `None` for other records.
+    pub fn program_direction(&self, field: FieldRef) -> Option<ProgramDirection> {
+        self.core.program_direction(field.record)
+    }
+
+    /// Makes the program take the values of an output: from now on, the record reports each value that it has to write
+    /// ([`Event::OutputReady`]) and waits for [`Input::CompleteOutput`]. Without this, such a record completes at once.
+    ///
+    /// ```
+    /// use fodo_data::Now;
+    /// use fodo_db::{Event, Input, Loader, OutputResult, PutId};
+    ///
+    /// let mut loader = Loader::default();
+    /// loader.enable_program();
+    /// loader.load("a.db", "", &mut |_| Ok(r#"record(ao, gap) { field(DTYP, "Program") }"#.into()))?;
+    /// let database = loader.finish()?;
+    /// let gap = database.field("gap").expect("the record exists");
+    /// database.take_outputs(gap).expect("DTYP is Program");
+    ///
+    /// let mut events = Vec::new();
+    /// let put = Input::Put { field: gap, value: 5.0.into(), put: Some(PutId(1)) };
+    /// database.handle(put, Now::for_test(), &mut events).expect("it is accepted");
+    /// let Some(Event::OutputReady { record, output, value, .. }) = events.pop() else { return Ok(()) };
+    /// assert_eq!((record, value), (gap, 5.0.into()));
+    ///
+    /// let done = Input::CompleteOutput { record, output, result: OutputResult::Done };
+    /// database.handle(done, Now::for_test(), &mut events).expect("never refused");
+    /// assert_eq!(events, [Event::PutDone { put: PutId(1) }]);
+    /// # Ok::<(), Vec<fodo_db::LoadError>>(())
+    /// ```
+    pub fn take_outputs(&self, field: FieldRef) -> Result<(), ProgramError> {
+        if self.program_direction(field) != Some(ProgramDirection::Output) {
+            return Err(ProgramError::NotProgram);
+        }
+        self.engine().program.take_outputs(field.record);
+        Ok(())
     }
 
     /// Whether a put to `field` is still queued, so that nothing is written yet.
@@ -227,9 +371,23 @@ impl Database {
 impl Loader {
     /// Resolves the links, initialises the records, and makes the database.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let (core, infos) = self.into_core()?;
-        Ok(Database::new(core, infos))
+        Ok(Database::new(self.into_core()?))
     }
+}
+
+/// Runs deferred work, up to the limit of one call.
+fn run_deferred(call: &mut EngineCall) {
+    call.slice(1, |call| {
+        let deferred = call.engine.deferred.pop();
+        deferred.map(|deferred| call.run_deferred(deferred)).is_some()
+    });
+}
+
+/// Notes whether work is left over. Returns when the next call is due.
+fn next_call(engine: &mut Engine, now: Now) -> Option<Instant> {
+    let has_more = !engine.deferred.is_empty() || engine.scans.n_pending() > 0;
+    engine.resume_at = has_more.then_some(now.monotonic);
+    engine.deadline()
 }
 
 /// Fills the scan lists, processes the records with PINI, and queues the first processing for CP links.
@@ -238,6 +396,7 @@ fn start(call: &mut EngineCall) {
         return;
     }
     call.report_external_links();
+    call.start_program();
     // Within a phase, records are processed in the order of their type names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
     let (mut followers, mut filtered) = (Vec::new(), Vec::new());
@@ -265,13 +424,22 @@ fn start(call: &mut EngineCall) {
         }
     }
     at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
-    for (pini, .., record) in at_init {
+    let (before_scans, running): (Vec<_>, Vec<_>) = at_init.into_iter().partition(|(pini, ..)| *pini != PINI_RUNNING);
+    // As in Base, no record receives an event that is posted before the scans run.
+    for (.., record) in before_scans {
         call.begin_chain();
         call.process(record);
-        if pini != PINI_RUNNING {
-            // As in Base, the scans do not run yet, and no record receives the event.
-            call.engine.deferred.drop_events();
-        }
+        call.engine.deferred.drop_events();
+    }
+    // The callback threads of Base do this meanwhile.
+    call.slice(1, |call| {
+        let record = call.engine.deferred.take_completion();
+        record.map(|record| call.complete(record)).is_some()
+    });
+    call.engine.deferred.drop_events();
+    for (.., record) in running {
+        call.begin_chain();
+        call.process(record);
     }
     for record in filtered {
         call.core.with(record, prime_filters);

@@ -2,7 +2,8 @@
 
 use crate::event::Stream;
 use crate::link::Link;
-use crate::record::contract::Record;
+use crate::program::ProgramDirection;
+use crate::record::contract::{Record, RecordType};
 
 /// DTYP values from this number on are names of device supports that Fodo does not implement: the record is inert.
 pub(crate) const INERT: u16 = 1 << 15;
@@ -26,7 +27,14 @@ pub(crate) enum DeviceSupport {
     Environment,
     /// A line on standard output, standard error or in the log.
     Stdio,
+    /// The program that embeds the database sets the value of an input, and takes the value of an output.
+    Program,
+    /// A waveform whose value clients put and the program takes.
+    ProgramOutput,
 }
+
+/// The choices of DTYP that only a database with a program has. They are the last ones of each type.
+const OF_PROGRAM: &str = "Program";
 
 impl DeviceSupport {
     /// The device support that DTYP selects. A record type without device supports is Soft.
@@ -44,7 +52,19 @@ impl DeviceSupport {
             Some(&"Db State") => DeviceSupport::State,
             Some(&"getenv") => DeviceSupport::Environment,
             Some(&"stdio") => DeviceSupport::Stdio,
+            Some(&"Program") => DeviceSupport::Program,
+            Some(&"Program Output") => DeviceSupport::ProgramOutput,
             _ => DeviceSupport::Soft,
+        }
+    }
+
+    /// The direction of a record of this type, if the program sets or takes its value.
+    pub(crate) fn program_direction(self, record_type: &RecordType) -> Option<ProgramDirection> {
+        match self {
+            DeviceSupport::ProgramOutput => Some(ProgramDirection::Output),
+            DeviceSupport::Program if record_type.has_output() => Some(ProgramDirection::Output),
+            DeviceSupport::Program => Some(ProgramDirection::Input),
+            _ => None,
         }
     }
 
@@ -80,6 +100,13 @@ impl DeviceSupport {
             }
             (DeviceSupport::State | DeviceSupport::Environment, _) => Ok(()),
             (DeviceSupport::Stdio, _) if stream(link).is_some() => Ok(()),
+            // pythonSoftIOC writes an address, which has no meaning here.
+            (DeviceSupport::Program | DeviceSupport::ProgramOutput, _) if is_address || link.text().is_empty() => {
+                Ok(())
+            }
+            (DeviceSupport::Program | DeviceSupport::ProgramOutput, _) => {
+                Err("this DTYP takes no link: the program sets or takes the value")
+            }
             (DeviceSupport::Stdio, _) => Err("stdio takes \"@stdout\", \"@stderr\" or \"@errlog\""),
         }
     }
@@ -93,4 +120,10 @@ pub(crate) fn stream(link: &Link) -> Option<Stream> {
         b"errlog" => Some(Stream::Log),
         _ => None,
     }
+}
+
+/// The choices of DTYP that a database has. `has_program`: whether a program can set and take values.
+pub(crate) fn choices<'a>(devices: &'a [&'static str], has_program: bool) -> &'a [&'static str] {
+    let n_others = devices.iter().take_while(|device| !device.starts_with(OF_PROGRAM)).count();
+    if has_program { devices } else { devices.get(..n_others).unwrap_or_default() }
 }

@@ -8,6 +8,9 @@ use crate::reference::{FieldRef, Name};
 /// A map with fields as keys.
 pub type FieldMap<V> = HashMap<FieldRef, V, BuildHasherDefault<TrustedKeyHasher>>;
 
+/// A map with record numbers as keys.
+pub(crate) type RecordMap<V> = HashMap<u32, V, BuildHasherDefault<TrustedKeyHasher>>;
+
 /// A map with record names as keys.
 pub(crate) type NameMap<V> = HashMap<Name, V, BuildHasherDefault<TrustedKeyHasher>>;
 

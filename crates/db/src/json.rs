@@ -1,5 +1,5 @@
-//! A parser for the JSON of filters and links. As in Base it is JSON5: names without quotes, comments, more notations
-//! of numbers.
+//! A parser for the JSON of filters, links and groups. As in Base it is JSON5: names without quotes, comments, more
+//! notations of numbers.
 
 use crate::limit::JSON_DEPTH_MAX;
 
@@ -25,6 +25,48 @@ pub(crate) struct JsonMember {
     pub(crate) value: Json,
 }
 
+/// Follows the texts in quotes and the brackets of JSON, valid or not, character by character.
+#[derive(Debug, Default)]
+pub(crate) struct JsonScanner {
+    quote: Option<char>,
+    is_escaped: bool,
+    /// The opening brackets that are not closed.
+    open: Vec<char>,
+}
+
+impl JsonScanner {
+    /// Whether the next character is part of a text in quotes.
+    pub(crate) fn is_in_text(&self) -> bool {
+        self.quote.is_some()
+    }
+
+    /// The number of brackets that are not closed.
+    pub(crate) fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes the next character. A closing bracket of the other kind also closes the last one; the error is the bracket that
+    /// is missing.
+    pub(crate) fn take(&mut self, character: char) -> Result<(), char> {
+        match (character, self.quote) {
+            _ if self.is_escaped => self.is_escaped = false,
+            ('\\', Some(_)) => self.is_escaped = true,
+            (character, Some(quote)) if character == quote => self.quote = None,
+            (_, Some(_)) => {}
+            ('"' | '\'', None) => self.quote = Some(character),
+            ('{' | '[', None) => self.open.push(character),
+            ('}' | ']', None) => {
+                let (opening, missing) = if character == '}' { ('{', ']') } else { ('[', '}') };
+                if self.open.pop() != Some(opening) {
+                    return Err(missing);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// A syntax error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JsonError {
@@ -35,7 +77,16 @@ pub(crate) struct JsonError {
 
 /// Parses a text that is exactly one value.
 pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
-    let mut reader = JsonParser { text, at: 0 };
+    read_with(text, NameSyntax::Json5)
+}
+
+/// Parses the JSON of a database file, whose names without quotes may contain `+`, `-` and `.`: `{+id:"x"}`.
+pub(crate) fn read_database(text: &str) -> Result<Json, JsonError> {
+    read_with(text, NameSyntax::Database)
+}
+
+fn read_with(text: &str, names: NameSyntax) -> Result<Json, JsonError> {
+    let mut reader = JsonParser { text, at: 0, names };
     let value = reader.value(0)?;
     reader.blanks()?;
     match reader.peek() {
@@ -44,9 +95,18 @@ pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
     }
 }
 
+/// The characters of names without quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameSyntax {
+    Json5,
+    /// A word of a database file.
+    Database,
+}
+
 struct JsonParser<'a> {
     text: &'a str,
     at: usize,
+    names: NameSyntax,
 }
 
 impl<'a> JsonParser<'a> {
@@ -149,11 +209,15 @@ impl<'a> JsonParser<'a> {
 
     /// A name without quotes.
     fn name(&mut self) -> Result<String, JsonError> {
-        let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '$');
+        let is_word = self.names == NameSyntax::Database;
+        let is_part = |character: char| {
+            let is_sign = matches!(character, '+' | '-' | '.');
+            character.is_ascii_alphanumeric() || matches!(character, '_' | '$') || is_word && is_sign
+        };
         let rest = self.rest();
         let n_bytes = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
         let name = rest.get(..n_bytes).unwrap_or_default().to_owned();
-        if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+        if name.is_empty() || !is_word && name.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(self.error("expected a name"));
         }
         self.at += n_bytes;
@@ -260,6 +324,18 @@ mod tests {
         assert!(read("-0x-8000000000000000").is_err());
         assert_eq!(read(".5"), Ok(Json::Real(0.5)));
         assert_eq!(read("-Infinity"), Ok(Json::Real(f64::NEG_INFINITY)));
+        assert!(matches!(read("NaN"), Ok(Json::Real(number)) if number.is_nan()));
+    }
+
+    #[test]
+    fn a_name_of_a_database_file_may_contain_signs() {
+        let Ok(Json::Map(members)) = read_database("{+id:1,a.b:2,-c:3}") else { panic!("no map") };
+
+        assert_eq!(
+            members.iter().map(|member| (member.name.as_str(), member.at)).collect::<Vec<_>>(),
+            [("+id", 1), ("a.b", 7), ("-c", 13)]
+        );
+        assert_eq!(read("{+id:1}").map_err(|error| error.what), Err("expected a name"));
     }
 
     #[test]

@@ -23,7 +23,9 @@ mod link;
 mod load;
 mod menu;
 mod meta;
+mod presentation;
 mod process;
+mod program;
 mod record;
 mod reference;
 mod routine;
@@ -36,22 +38,27 @@ mod strftime;
 pub use database::Database;
 pub use error::PutError;
 pub use event::{Event, Stream};
-pub use external_pv::{ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage};
+pub use external_pv::{
+    ExternalLinkId, ExternalLinkStatus, ExternalPvEvent, ExternalPvFacts, LinkUsage, PvaLink, PvaProcessing,
+};
 pub use filter::{
     ChannelError, ChannelField, Filter, FilterChain, FilterContext, FilterError, FilterFault, SyncMode, TimeFormat,
 };
 pub use hash::{FieldMap, TrustedKeyHasher};
-pub use input::{AcknowledgePut, Input};
+pub use input::{Input, Processing};
 pub use inspect::{LinkInfo, LinkTarget};
 pub use load::{
-    ExpandedTemplate, InertRecords, Instance, LoadError, Loader, MacroError, Macros, Omitted, OpenFile, RestoreError,
+    ExpandedTemplate, GroupDefinition, GroupDefinitions, InertRecords, Instance, LoadError, Loader, MacroError, Macros,
+    MemberDefinition, MemberMapping, MemberPath, Omitted, OpenFile, PathStep, RecordDefinition, RestoreError,
     TemplateStatement, UndefinedMacros, closest_match, expand, instances, template_sets, unescaped,
 };
+pub use presentation::Presentation;
 pub use process::scan::ScanCounts;
+pub use program::{OutputId, OutputResult, ProgramDirection, ProgramError, ProgramValue};
 pub use record::array::KINDS;
 pub use record::registry::record_types;
 pub use reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 pub use routine::{ASubCall, ArrayElement, RoutineFailed, SubCall};
-pub use security::{Access, AccessDecision, AccessFile, AccessInput, AccessSection, Security};
+pub use security::{Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessSection, Security};
 pub use site::{Site, Zone};
 pub use state::{DbState, States};

@@ -28,6 +28,10 @@ pub(crate) const LOCK_COUNT_MAX: u8 = 10;
 /// Maximum depth of metadata lookups: the metadata of a calc input is that of the linked field, which may be a calc
 /// input itself.
 pub(crate) const META_DEPTH_MAX: u8 = 8;
+/// The queue of a link over pvAccess: some minutes of the fastest scan.
+pub(crate) const PVA_QUEUE_SIZE_MAX: i64 = 65_535;
+/// The position of a link over pvAccess among those to the same PV, before or after 0, as in pvxs.
+pub(crate) const PVA_ORDER_MAX: i64 = 1024;
 /// Bytes of a link field read as a long string, as in Base.
 pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
 /// Iterations of all loops (UNTIL) of one expression, as in synApps.
@@ -66,6 +70,10 @@ pub(crate) const MACRO_REFERENCES_MAX: usize = 10_000;
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 16;
 /// Nesting of brackets in a JSON value.
 pub(crate) const JSON_DEPTH_MAX: usize = 64;
+/// Levels of the path of a member of a group. Clients read types of 20 levels, of which an NTScalar needs three.
+pub(crate) const GROUP_DEPTH_MAX: usize = 16;
+/// The highest index of an element of a structure array in a group: each read sends all elements up to it.
+pub(crate) const GROUP_INDEX_MAX: usize = 1023;
 /// Elements of one waveform: 1 GiB for the widest kind.
 pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
 /// Bytes of a record name, as in Base.
@@ -85,3 +93,21 @@ pub(crate) const CALC_DEPTH_MAX: u8 = 64;
 pub(crate) const CALC_STACK_MAX: usize = 80;
 /// Width and precision of a format in a string expression: several times the size of a string.
 pub(crate) const CALC_WIDTH_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that loses a factor would refuse what its reason mentions.
+    #[test]
+    fn limits_have_room_for_what_their_reasons_name() {
+        for (what, limit, least) in [
+            ("an array of a megapixel in an expression", CALC_ELEMENTS_MAX as usize, 1_000_000),
+            ("sixty times the longest line of Base", LINE_BYTES_MAX, 60 * 1024),
+            ("a gigabyte of doubles", ELEMENTS_MAX as usize * 8, 1_000_000_000),
+            ("a hundred thousand hosts", ACCESS_FILE_BYTES_MAX, 100_000 * 40),
+        ] {
+            assert!(limit >= least, "{limit} has no room for {what}, {least}");
+        }
+    }
+}

@@ -61,6 +61,35 @@ impl ASubCall<'_> {
         *output = T::array(elements, output.kind()).ok_or(RoutineFailed)?;
         Ok(())
     }
+
+    /// The present elements of an output of any type. `None`: the letter is invalid.
+    pub fn output_array(&self, letter: char) -> Option<&Array> {
+        self.outputs.get(index(letter)?)
+    }
+
+    /// The same as [`ASubCall::set_output`] with elements of any type, which are converted to the type in FTVA.
+    ///
+    /// Fails if an element cannot be converted, such as a text that is not a number, or if the letter is invalid.
+    ///
+    /// ```
+    /// let mut loader = fodo_db::Loader::default();
+    /// loader.array_routine("copy", |call| {
+    ///     let elements = call.input_array('A').cloned().ok_or(fodo_db::RoutineFailed)?;
+    ///     call.set_output_array('A', &elements)?;
+    ///     Ok(0)
+    /// });
+    /// ```
+    pub fn set_output_array(&mut self, letter: char, elements: &Array) -> Result<(), RoutineFailed> {
+        let kind = self.output_array(letter).ok_or(RoutineFailed)?.kind();
+        let array = elements.to_kind(kind, None).map_err(|_| RoutineFailed)?;
+        if let Array::Text(texts) = &array {
+            return self.set_output(letter, texts.as_slice());
+        }
+        let index = index(letter).ok_or(RoutineFailed)?;
+        let capacity = self.output_capacities.get(index).ok_or(RoutineFailed)?;
+        *self.outputs.get_mut(index).ok_or(RoutineFailed)? = array.truncated(*capacity as usize);
+        Ok(())
+    }
 }
 
 /// The index of a letter, from 0 for A.

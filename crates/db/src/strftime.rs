@@ -173,4 +173,52 @@ mod tests {
         assert_eq!(shown("a%nb%tc"), "a\nb\tc");
         assert_eq!(directive('f', &LocalTime::new(time.unix_s), time, &utc), Some("123456789".into()));
     }
+
+    #[test]
+    fn hours_days_and_weeks_are_counted_as_in_c_at_the_ends_of_their_ranges() {
+        let utc = Zone { offset_s: 0, name: "UTC".into() };
+        // Source: strftime of the GNU C library.
+        for (unix_s, expected) in [
+            (1704067200, "2024-01-01 00 12 AM  1 001 00 01 1 1 24 20"),
+            (1704023999, "2023-12-31 11 11 AM 31 365 53 52 7 0 23 20"),
+            (1709208000, "2024-02-29 12 12 PM 29 060 08 09 4 4 24 20"),
+            (1677675605, "2023-03-01 13 01 PM  1 060 09 09 3 3 23 20"),
+            (-2203891200, "1900-03-01 00 12 AM  1 060 08 09 4 4 00 19"),
+            (951868799, "2000-02-29 23 11 PM 29 060 09 09 2 2 00 20"),
+            (-1, "1969-12-31 23 11 PM 31 365 52 52 3 3 69 19"),
+            (4133939400, "2100-12-31 12 12 PM 31 365 52 52 5 5 00 21"),
+            (1672534923, "2023-01-01 01 01 AM  1 001 01 00 7 0 23 20"),
+            (1735430400, "2024-12-29 00 12 AM 29 364 52 52 7 0 24 20"),
+        ] {
+            let time = TimeStamp { unix_s, nanos: 0 };
+            assert_eq!(strftime("%Y-%m-%d %H %I %p %e %j %U %W %u %w %y %C", time, &utc), expected, "{unix_s}");
+        }
+    }
+
+    #[test]
+    fn the_offset_of_a_zone_is_added_and_shown_with_its_sign() {
+        for (offset_s, expected) in [
+            (0, "00:00:00 +0000"),
+            (1, "00:00:01 +0000"),
+            (-60, "23:59:00 -0001"),
+            (20_700, "05:45:00 +0545"),
+            (-12_600, "20:30:00 -0330"),
+        ] {
+            let zone = Zone { offset_s, name: "HERE".into() };
+            assert_eq!(strftime("%T %z", TimeStamp { unix_s: 0, nanos: 0 }, &zone), expected);
+        }
+    }
+
+    #[test]
+    fn fractions_have_one_to_nine_digits_and_round_half_up() {
+        let utc = Zone { offset_s: 0, name: "UTC".into() };
+        let shown = |format: &str, nanos| strftime(format, TimeStamp { unix_s: 0, nanos }, &utc);
+
+        assert_eq!((shown("%1f", 49_999_999), shown("%1f", 50_000_000)), ("0".into(), "1".into()));
+        assert_eq!(
+            (shown("%8f", 14), shown("%8f", 15), shown("%9f", 15)),
+            ("00000001".into(), "00000002".into(), "000000015".into())
+        );
+        assert_eq!(shown("%0f %10f %3d", 5), "%0f %10f %3d", "unknown directives");
+    }
 }

@@ -7,18 +7,21 @@ mod bounds;
 mod external;
 #[path = "engine/links.rs"]
 mod links;
+#[path = "engine/pva_links.rs"]
+mod pva_links;
 #[path = "engine/scans.rs"]
 mod scans;
+#[path = "engine/stamps.rs"]
+mod stamps;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
+use fodo_data::{AcknowledgePut, Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
 use fodo_db::{
-    AccessLevel, AcknowledgePut, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site,
-    Stream, Zone,
+    AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone,
 };
 
 struct TestIoc {
@@ -406,25 +409,6 @@ fn alarms_are_acknowledged() {
     ioc.database.handle(acknowledge, ioc.now, &mut ioc.events).unwrap();
 
     assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::None);
-}
-
-#[test]
-fn time_stamps_follow_tse_and_tsel() {
-    let mut ioc = TestIoc::new(
-        "record(ai, early) {} record(ai, device) { field(TSE, -2) }
-         record(ai, same) { field(TSEL, \"early.TIME\") }
-         record(ai, input) { field(TSE, -2) field(INP, early) }",
-    );
-    ioc.put("early", 1.0, None).unwrap();
-    let early = ioc.now.wall;
-    ioc.now = ioc.now + Duration::from_secs(5);
-    for record in ["device", "same", "input"] {
-        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
-    }
-
-    let time = |record: &str| ioc.database.read(ioc.field(record)).time;
-    assert_eq!((time("early"), time("same"), time("input")), (early, early, early));
-    assert_eq!(time("device"), fodo_data::TimeStamp::NEVER);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Compares every field of 19 record types with softIoc: type, count, initial value, units, limits.
+//! Compares every field of 32 record types with softIoc: type, count, initial value, units, limits.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -110,7 +110,7 @@ fn load(rows: &[&str]) -> Database {
 fn native(facts: &FieldFacts) -> &'static str {
     match facts.kind {
         Kind::Text => "STRING",
-        Kind::I8 | Kind::U8 => "CHAR",
+        Kind::Bool | Kind::I8 | Kind::U8 => "CHAR",
         Kind::I16 => "SHORT",
         Kind::U16 | Kind::I32 => "LONG",
         Kind::Enum => "ENUM",

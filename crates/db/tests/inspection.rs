@@ -1,8 +1,8 @@
 //! What a database reports about itself: names, fields, links, metadata, counters.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fodo_data::{Limits, Now, Scalar, Severity, Value};
-use fodo_db::{AcknowledgePut, Database, Event, FieldRef, Input, LinkTarget, Loader, PutError, PutId};
+use fodo_data::{AcknowledgePut, Limits, Now, Scalar, Severity, Value};
+use fodo_db::{Database, Event, FieldRef, Input, LinkTarget, Loader, PutError, PutId};
 
 fn database(text: &str) -> Database {
     let mut loader = Loader::default();
@@ -171,6 +171,12 @@ fn alarms_are_acknowledged_by_severity_and_transient_alarms_need_none() {
     assert_eq!(severity("a.ACKS"), Scalar::Enum(0));
 
     put(&database, "a", 6.0).unwrap();
+    acknowledge(AcknowledgePut::Severity(Severity::Major));
+    transient(false);
+    assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(0)), "it is acknowledged");
+    put(&database, "a", 1.0).unwrap();
+    transient(true);
+    put(&database, "a", 6.0).unwrap();
     transient(false);
     assert_eq!((severity("a.ACKT"), severity("a.ACKS")), (Scalar::Enum(0), Scalar::Enum(2)));
     transient(true);
@@ -235,4 +241,202 @@ fn a_sub_array_is_cut_from_what_is_put_and_read() {
 
     put(&database, "s.INDX", 3).unwrap();
     assert_eq!((read("s"), read("s.NORD")), (vec![4.0].into(), 1.into()));
+}
+
+#[test]
+fn a_put_to_simm_swaps_scan_and_sscn_in_every_record_that_can_be_simulated() {
+    for record_type in [
+        "aai",
+        "aao",
+        "ai",
+        "ao",
+        "bi",
+        "bo",
+        "event",
+        "histogram",
+        "int64in",
+        "int64out",
+        "longin",
+        "longout",
+        "lsi",
+        "lso",
+        "mbbi",
+        "mbbiDirect",
+        "mbbo",
+        "mbboDirect",
+        "stringin",
+        "stringout",
+        "waveform",
+    ] {
+        let database = database(&format!("record({record_type}, r) {{ field(SSCN, \"1 second\") }}\n"));
+        handle(&database, Input::Start).0.unwrap();
+        let scans = || ["r.SCAN", "r.SSCN"].map(|name| value(&database, name));
+        let (passive, second) = (Scalar::Enum(0), Scalar::Enum(6));
+        assert_eq!(scans(), [passive.clone(), second.clone()], "{record_type}");
+
+        put(&database, "r.SIMM", "YES").unwrap();
+        assert_eq!(scans(), [second.clone(), passive.clone()], "{record_type}");
+        put(&database, "r.SIMM", "YES").unwrap();
+        assert_eq!(scans(), [second.clone(), passive.clone()], "{record_type}: it was YES before");
+        put(&database, "r.SIMM", "NO").unwrap();
+        assert_eq!(scans(), [passive, second], "{record_type}");
+    }
+}
+
+#[test]
+fn a_put_to_a_disabled_record_is_refused_whatever_its_value_is() {
+    let database = database("record(ai, a) { field(DISP, 1) }\nrecord(bo, b) { field(DISP, 1) field(ONAM, on) }\n");
+
+    for (name, value) in [("a", "text"), ("a", "1"), ("a.PREC", "x"), ("a.FLNK", "b"), ("b", "off"), ("b", "on")] {
+        assert_eq!(put(&database, name, value), Err(PutError::Disabled), "{name} {value}");
+    }
+    assert_eq!(put(&database, "a.DISP", 0), Ok(()));
+    assert!(put(&database, "a", "text").is_err_and(|error| error != PutError::Disabled));
+}
+
+#[test]
+fn the_records_of_synapps_have_units_precision_and_limits() {
+    let set = "field(EGU, mm) field(PREC, 3) field(HOPR, 9) field(LOPR, -9) field(HIHI, 8) field(HIGH, 7) field(LOW, -7) \
+               field(LOLO, -8) field(HHSV, MAJOR) field(HSV, MINOR) field(LSV, MINOR) field(LLSV, MAJOR)";
+    let database = database(&format!(
+        "record(scalcout, s) {{ {set} field(INPA, src) }}\nrecord(acalcout, a) {{ {set} field(NELM, 6) field(NUSE, 4) }}\n\
+         record(acalcout, n) {{ field(NELM, 6) field(NUSE, 4) field(SIZE, NUSE) }}\n\
+         record(swait, w) {{ field(PREC, 3) field(HOPR, 9) field(LOPR, -9) }}\nrecord(sseq, q) {{ field(PREC, 3) }}\n\
+         record(ai, src) {{ field(EGU, V) field(PREC, 5) }}\n"
+    ));
+    let meta = |name: &str| database.meta(field(&database, name));
+    let limits = |low: f64, high: f64| Limits { low, high };
+
+    for name in ["s", "a"] {
+        let meta = meta(name);
+        assert_eq!((meta.units.to_string(), meta.precision), ("mm".into(), 3), "{name}");
+        assert_eq!((meta.display, meta.alarm, meta.warning), (limits(-9.0, 9.0), limits(-8.0, 8.0), limits(-7.0, 7.0)));
+    }
+    assert_eq!((meta("w").precision, meta("w").display), (3, limits(-9.0, 9.0)));
+    assert_eq!((meta("q.DLY1").precision, meta("q.DO1").precision), (3, 3));
+    assert_eq!(
+        (meta("a.AVAL").units.to_string(), meta("a.AVAL").precision, meta("a.AA").precision),
+        ("mm".into(), 3, 3)
+    );
+    let count_max = |name: &str| database.facts(field(&database, name)).count_max;
+    assert_eq!(["a.AVAL", "a.AA", "a.LL", "a.OAV", "a.VAL", "a.A"].map(count_max), [6, 6, 6, 6, 1, 1]);
+    assert_eq!(["n.AVAL", "n.AA", "n.LL", "n.OAV", "n.VAL", "n.A"].map(count_max), [4, 4, 4, 4, 1, 1]);
+}
+
+/// The fields that post because of a put to the first of them.
+fn posted(database: &Database, names: &[&str], put_value: Value) -> Vec<String> {
+    let fields: Vec<FieldRef> = names.iter().map(|name| field(database, name)).collect();
+    fields.iter().for_each(|field| database.watch(*field));
+    let events = handle(database, Input::Put { field: fields[0], value: put_value, put: None }).1;
+    let of = |field: &FieldRef| fields.iter().position(|other| other == field).map(|index| names[index].to_owned());
+    let posts =
+        events.iter().filter_map(|event| if let Event::Posted { field, .. } = event { of(field) } else { None });
+    let mut posts: Vec<String> = posts.collect();
+    posts.sort();
+    posts.dedup();
+    posts
+}
+
+#[test]
+fn a_put_to_a_link_posts_the_state_of_that_link() {
+    let records = "record(transform, t) { field(INPC, b) field(OUTC, b) field(INPA, b) field(OUTA, b) }\n\
+                   record(sseq, q) { field(DOL3, b) field(LNK3, b) field(LNK1, b) field(WAIT3, Wait) }\nrecord(ai, b) {}\n";
+    for (link, others, expected) in [
+        ("t.INPC", ["t.IAV", "t.ICV", "t.IDV", "t.OCV"], vec!["t.ICV", "t.INPC"]),
+        ("t.OUTC", ["t.OAV", "t.OCV", "t.ODV", "t.ICV"], vec!["t.OCV", "t.OUTC"]),
+        ("q.DOL3", ["q.DOL1V", "q.DOL3V", "q.DOL4V", "q.LNK3V"], vec!["q.DOL3", "q.DOL3V"]),
+        ("q.LNK3", ["q.LNK1V", "q.LNK3V", "q.LNK4V", "q.DOL3V"], vec!["q.LNK3", "q.LNK3V"]),
+    ] {
+        let database = database(records);
+        handle(&database, Input::Start).0.unwrap();
+        let names = [&[link][..], &others[..]].concat();
+
+        assert_eq!(posted(&database, &names, Value::from("far:away CA")), expected, "{link}");
+    }
+}
+
+#[test]
+fn an_expression_of_a_transform_record_is_valid_if_it_is_empty_or_compiles() {
+    let database = database("record(transform, t) { field(CLCB, \"A+1\") field(CLCC, \"B+1\") }\n");
+    handle(&database, Input::Start).0.unwrap();
+    let states = || ["t.CAV", "t.CBV", "t.CCV"].map(|name| value(&database, name).to_f64().unwrap());
+
+    assert_eq!(states(), [0.0, 0.0, 0.0]);
+    assert!(put(&database, "t.CLCC", "B+").is_ok());
+    assert_eq!(states(), [0.0, 0.0, -1.0]);
+    // A value that was put is not calculated in the same processing.
+    put(&database, "t.B", 7.0).unwrap();
+    assert_eq!(value(&database, "t.B"), Scalar::F64(7.0));
+    put(&database, "t.A", 1.0).unwrap();
+    assert_eq!(value(&database, "t.B"), Scalar::F64(2.0));
+}
+
+#[test]
+fn a_longout_writes_at_its_first_processing_also_if_it_writes_only_changes() {
+    for record_type in ["longout", "int64out"] {
+        let on_change = "field(OOPT, \"On Change\") field(OUT, dst)";
+        let oopt = if record_type == "longout" { on_change } else { "field(OUT, dst)" };
+        let database =
+            database(&format!("record({record_type}, l) {{ {oopt} }}\nrecord(longin, dst) {{ field(VAL, 5) }}\n"));
+        handle(&database, Input::Start).0.unwrap();
+
+        put(&database, "l.PROC", 1).unwrap();
+
+        assert_eq!(value(&database, "dst"), Scalar::I32(0), "{record_type}");
+    }
+}
+
+#[test]
+fn an_input_with_tse_minus_two_has_the_time_of_the_record_that_it_reads() {
+    let start = Now::for_test();
+    for record_type in ["ai", "bi", "longin", "int64in", "stringin", "lsi", "mbbi", "mbbiDirect", "waveform", "aai"] {
+        let database = database(&format!(
+            "record({record_type}, r) {{ field(INP, src) field(TSE, -2) }}\n\
+             record({record_type}, now) {{ field(INP, src) }}\nrecord(longin, src) {{}}\n"
+        ));
+        let process = |name: &str, s: u64| {
+            let put = Input::Put { field: field(&database, name), value: Value::from(1), put: None };
+            let now = start + std::time::Duration::from_secs(s);
+            database.handle(put, now, &mut Vec::new()).unwrap();
+            database.read(field(&database, name)).time
+        };
+        database.handle(Input::Start, start, &mut Vec::new()).unwrap();
+
+        let of_source = process("src.PROC", 10);
+
+        assert_eq!(process("r.PROC", 20), of_source, "{record_type}");
+        assert!(process("now.PROC", 20) > of_source, "{record_type}");
+    }
+}
+
+#[test]
+fn a_soft_timestamp_is_the_seconds_since_1990_with_their_fraction() {
+    let database = database("record(ai, t) { field(DTYP, \"Soft Timestamp\") field(INP, \"@\") }\n");
+    let now = Now::for_test() + std::time::Duration::from_millis(250);
+    database.handle(Input::Start, now, &mut Vec::new()).unwrap();
+
+    let process = Input::Put { field: field(&database, "t.PROC"), value: Value::from(1), put: None };
+    database.handle(process, now, &mut Vec::new()).unwrap();
+
+    let time = database.read(field(&database, "t")).time;
+    let expected = (time.unix_s - 631_152_000) as f64 + f64::from(time.nanos) / 1e9;
+    assert!((value(&database, "t").to_f64().unwrap() - expected).abs() < 1e-6, "{expected}");
+    assert!(time.nanos > 0);
+}
+
+#[test]
+fn a_printf_record_reads_characters_as_numbers_or_as_a_long_text_and_can_be_read_by_links() {
+    let database = database(
+        "record(printf, p) { field(FMT, \"%d %ls\") field(INP0, w) field(INP1, w) field(FLNK, s) }\n\
+         record(waveform, w) { field(FTVL, CHAR) field(NELM, 10) }\nrecord(stringin, s) { field(INP, p) }\n\
+         record(printf, q) { field(FMT, \"%s|%ls\") field(INP0, t) field(INP1, t) }\nrecord(stringin, t) { field(VAL, ab) }\n",
+    );
+    handle(&database, Input::Start).0.unwrap();
+    put(&database, "w", b"AB".to_vec()).unwrap();
+
+    put(&database, "p.PROC", 1).unwrap();
+    put(&database, "q.PROC", 1).unwrap();
+
+    assert_eq!(value(&database, "s"), Scalar::Text("65 AB".into()));
+    assert_eq!(value(&database, "q"), Scalar::Text("ab|ab".into()));
 }

@@ -1,6 +1,9 @@
 //! Loading `.db` files: what is accepted, what is rejected, and how errors are reported.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "load/recovery.rs"]
+mod recovery;
+
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 
@@ -52,6 +55,32 @@ fn records_aliases_info_items_and_appended_fields_are_loaded() {
     assert_eq!(text_of(&database, "X:outer.RTYP"), "ao");
     let infos: Vec<_> = database.info_items("X:a").map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(infos, ["archive={period:1,\"list\":[1,2]}"]);
+}
+
+#[test]
+fn warnings_and_invalid_links_name_the_places_that_loaded_their_file() {
+    let text = "record(ai, x) { field(SIOL, \"@\") }\nrecord(ai, x) {}\n";
+    let mut open = |name: &str| {
+        let text = if name == "a.substitutions" { "file b.db { { X=1 } }" } else { text };
+        Ok(text.as_bytes().to_vec())
+    };
+    let load = |of_template: bool, open: &mut fodo_db::OpenFile| {
+        let mut loader = Loader::with_places();
+        loader.set_include_trace(vec!["st.cmd:7".to_owned(), "outer.cmd:2".to_owned()]);
+        match of_template {
+            true => loader.load_template("a.substitutions", "", open).unwrap(),
+            false => loader.load("b.db", "", open).unwrap(),
+        }
+        [loader.warnings(), loader.disable_invalid_links()].map(|errors| errors[0].clone())
+    };
+
+    for error in load(false, &mut open) {
+        assert_eq!(error.from, ["st.cmd:7", "outer.cmd:2"]);
+        assert!(error.to_string().ends_with("\n  loaded by st.cmd:7\n  loaded by outer.cmd:2"), "{error}");
+    }
+    for error in load(true, &mut open) {
+        assert_eq!(error.from, ["a.substitutions:1:13", "st.cmd:7", "outer.cmd:2"]);
+    }
 }
 
 #[test]

@@ -132,7 +132,9 @@ impl TraceReplay {
                 // Most puts complete at once; only a later completion gets a line.
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),
-                Event::ExternalLinkAdded { .. } | Event::ExternalLinkRemoved { .. } | Event::ExternalPut { .. } => {}
+                Event::ExternalLinkAdded { .. } | Event::ExternalLinkRemoved { .. } => {}
+                Event::ExternalPut { .. } | Event::ExternalProcess { .. } => {}
+                Event::OutputReady { .. } => {}
                 Event::AccessGroupChanged => writeln!(out, "  regrouped").unwrap(),
                 Event::PutRefused { put, error } => writeln!(out, "  put {} refused: {error}", put.0).unwrap(),
             }

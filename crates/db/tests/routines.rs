@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fodo_data::{Alarm, Now, Severity, Status, Text, Value};
-use fodo_db::{Database, Input, Loader, PutError, RoutineFailed};
+use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, RoutineFailed};
 
 fn started(mut loader: Loader, db: &str) -> Database {
     loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
@@ -165,4 +165,59 @@ fn sub_and_asub_routines_have_separate_namespaces() {
     put(&database, "many.PROC", 1).unwrap();
 
     assert_eq!((read(&database, "one"), read(&database, "many")), (Value::from(1.0), Value::from(2)));
+}
+
+#[test]
+fn an_empty_name_from_subl_calls_no_routine_and_an_empty_array_keeps_the_input() {
+    let mut loader = Loader::default();
+    loader.array_routine("sum", |call| {
+        let sum: f64 = call.input::<f64>('B')?.iter().sum();
+        call.set_output('C', &[sum]).map(|()| 0)
+    });
+    let database = started(
+        loader,
+        "record(aSub, s) { field(LFLG, READ) field(SUBL, name) field(INPB, w) field(FTB, DOUBLE) field(NOB, 4) }
+         record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 4) } record(stringin, name) {}",
+    );
+    let sum_of = |elements: Vec<f64>| {
+        put(&database, "w", elements).unwrap();
+        put(&database, "s.PROC", 1).unwrap();
+        read(&database, "s.VALC")
+    };
+
+    put(&database, "name", "sum").unwrap();
+    assert_eq!(sum_of(vec![1.0, 2.0]), Value::from(vec![3.0]));
+    assert_eq!(sum_of(vec![]), Value::from(vec![3.0]));
+    put(&database, "name", "").unwrap();
+    assert_eq!(sum_of(vec![5.0]), Value::from(vec![3.0]), "no routine is called");
+    assert_eq!(read(&database, "s.B"), Value::from(vec![5.0]), "the inputs are read");
+}
+
+#[test]
+fn an_asub_record_posts_exactly_the_outputs_that_changed() {
+    let mut loader = Loader::default();
+    loader.array_routine("copy", |call| {
+        let numbers = call.input::<f64>('A')?.to_vec();
+        call.set_output('C', &numbers).map(|()| 0)
+    });
+    let database = started(
+        loader,
+        "record(aSub, s) { field(SNAM, copy) field(EFLG, \"ON CHANGE\") field(FTA, DOUBLE) field(NOA, 4) field(NOVC, 4) }",
+    );
+    let names = ["s.VALA", "s.VALB", "s.VALC", "s.VALD", "s.NEVB", "s.NEVC", "s.NEVD"];
+    let fields = names.map(|name| database.field(name).unwrap());
+    fields.iter().for_each(|field| database.watch(*field));
+    let posted = |elements: Vec<f64>| {
+        put(&database, "s.A", elements).unwrap();
+        let (field, mut events) = (database.field("s.PROC").unwrap(), Vec::new());
+        let process = Input::Put { field, value: Value::from(1), put: None };
+        database.handle(process, Now::for_test(), &mut events).unwrap();
+        let is_posted =
+            |of: FieldRef| events.iter().any(|event| matches!(event, Event::Posted { field, .. } if *field == of));
+        names.into_iter().zip(fields).filter(|(_, field)| is_posted(*field)).map(|(name, _)| name).collect::<Vec<_>>()
+    };
+
+    assert_eq!(posted(vec![1.0, 2.0]), ["s.VALC", "s.NEVC"]);
+    assert_eq!(posted(vec![1.0, 3.0]), ["s.VALC"]);
+    assert_eq!(posted(vec![1.0, 3.0]), [""; 0]);
 }

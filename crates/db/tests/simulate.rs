@@ -1,8 +1,8 @@
 //! Records of unknown types and device supports, with a loader that simulates them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fodo_data::{Kind, Now, Severity, Value};
-use fodo_db::{Database, Input, LoadError, Loader};
+use fodo_data::{EventMask, Kind, Now, Severity, Value};
+use fodo_db::{Database, Event, Input, LoadError, Loader};
 
 const DATABASE: &str = r##"
 record(throttle, "m") {
@@ -218,4 +218,22 @@ fn without_simulation_a_record_of_an_unsupported_type_is_invalid_and_not_process
         ["m.AMSG", "m.SEVR", "m.PACT", "m.VELO"].map(|name| shown(&database, name)),
         ["no record support \"motor\"", "INVALID", "1", "2.500"]
     );
+}
+
+#[test]
+fn a_simulated_record_posts_only_a_value_that_differs_from_that_of_its_file() {
+    let mut loader = Loader::default();
+    loader.enable_simulation();
+    loader.load("file.db", "", &mut |_| Ok(b"record(motor, m) { field(VAL, 5) }".to_vec())).unwrap();
+    let database = loader.finish().unwrap();
+    database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
+    let field = database.field("m").unwrap();
+    database.watch(field);
+    let posts_value = |text: &str| {
+        let (input, mut events) = (Input::Put { put: None, field, value: Value::from(text) }, Vec::new());
+        database.handle(input, Now::for_test(), &mut events).unwrap();
+        events.iter().any(|event| matches!(event, Event::Posted { mask, .. } if mask.meets(EventMask::VALUE)))
+    };
+
+    assert_eq!(["5", "6", "6"].map(posts_value), [false, true, false]);
 }

@@ -166,3 +166,40 @@ fn a_loader_without_places_reports_no_warnings() {
 
     assert_eq!(warnings_of(&loader), Vec::<String>::new());
 }
+
+#[test]
+fn only_the_last_value_of_a_field_and_only_records_that_remain_are_reported() {
+    let load = |text: &str| warnings_of(&loader(text));
+
+    assert_eq!(load("record(ai, x) { field(INP, pasive) }\n").len(), 1);
+    assert_eq!(load("record(ai, x) { field(INP, pasive) }\nrecord(\"*\", x) { field(INP, passive) }\n").len(), 0);
+    assert_eq!(load("record(ai, x) { field(INP, passive) }\nrecord(\"*\", x) { field(INP, pasive) }\n").len(), 1);
+    assert_eq!(load("record(ai, x) { field(INP, pasive) }\nrecord(\"#\", x) {}\n").len(), 0);
+}
+
+#[test]
+fn pva_links_to_unknown_pvs_and_options_without_effect_are_reported() {
+    assert_silent("ai", "field(INP, {pva:{pv:\"passive\", proc:\"CP\", local:true}})");
+    assert_warned(
+        "ai",
+        "field(INP, {pva:\"passiv\"})",
+        "INP is a link to \"passiv\", which is not in these files; did",
+    );
+    assert_warned("ai", "field(INP, {pva:{pv:\"far\",local:true}})", ", and local demands that it is in this IOC");
+    assert_silent("ai", "info(Q:group, {\"x:group\":{a:{+channel:\"VAL\"}}}) field(INP, {pva:\"x:group\"})");
+    assert_warned(
+        "ai",
+        "field(INP, {pva:{pv:\"passive\",retry:true}})",
+        "retry has no effect in INP: it is an option of outputs",
+    );
+    assert_warned(
+        "ao",
+        "field(OUT, {pva:{pv:\"passive\",proc:\"CP\"}})",
+        "CP has no effect in OUT: it is an option of inputs",
+    );
+    assert_warned(
+        "ao",
+        "field(FLNK, {pva:{pv:\"passive\",sevr:\"MS\"}})",
+        "sevr has no effect in FLNK: it is an option of inputs",
+    );
+}

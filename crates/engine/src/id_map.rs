@@ -170,6 +170,9 @@ mod tests {
         for round in 0..1000 {
             assert_eq!(numbering.extract(|_| true).len(), 4, "round {round}");
             let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
+        }
+        assert_eq!(numbering.slots.len(), n_slots);
+        for round in 0..1000 {
             assert_eq!(numbering.take_all().len(), 4, "round {round}");
             let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
         }
@@ -188,5 +191,55 @@ mod tests {
         assert!(many.into_iter().all(|number| numbering.remove(number).is_some()));
 
         assert_eq!(numbering.slots.capacity(), 0);
+    }
+
+    #[test]
+    fn there_are_at_least_twice_as_many_slots_as_values_and_no_more_than_needed() {
+        let mut numbering: IdMap<Ioid, usize> = IdMap::new(31);
+        assert_eq!(numbering.slots.capacity(), 0);
+
+        for n_values in 1..=200 {
+            let _number = numbering.insert(n_values);
+
+            assert_eq!(numbering.slots.len(), (2 * n_values).next_power_of_two().max(SLOTS_MIN), "{n_values}");
+        }
+    }
+
+    #[test]
+    fn an_emptied_map_keeps_eight_thousand_slots_and_frees_more() {
+        for (n_values, n_kept) in [(SLOTS_MIN * 512, SLOTS_MIN * 1024), (SLOTS_MIN * 512 + 1, 0)] {
+            let mut numbering: IdMap<Ioid, usize> = IdMap::new(31);
+            let numbers: Vec<Ioid> = (0..n_values).map(|value| numbering.insert(value)).collect();
+            let (last, others) = numbers.split_last().unwrap();
+
+            assert!(others.iter().all(|number| numbering.remove(*number).is_some()));
+            assert!(numbering.slots.len() >= 2 * n_values, "not while it has a value");
+            assert_eq!(numbering.remove(*last), Some(n_values - 1));
+
+            assert_eq!(numbering.slots.len(), n_kept);
+        }
+    }
+
+    #[test]
+    fn the_numbers_wrap_after_the_number_of_bits() {
+        for (n_bits, last) in [(1, 1), (4, 15), (31, u32::MAX / 2), (32, u32::MAX)] {
+            let mut numbering: IdMap<Ioid, char> = IdMap::new(n_bits);
+            numbering.next = last;
+
+            let numbers = ['a', 'b'].map(|value| numbering.insert(value).0);
+
+            assert_eq!(numbers, [last, 0], "{n_bits} bits");
+        }
+    }
+
+    #[test]
+    fn extracted_values_are_removed_and_the_others_are_all_that_is_left() {
+        let mut numbering: IdMap<Ioid, u32> = IdMap::new(31);
+        let numbers: Vec<Ioid> = (0..10).map(|value| numbering.insert(value)).collect();
+
+        assert_eq!(numbering.extract(|value| *value < 3), [0, 1, 2]);
+        assert_eq!((numbering.get(numbers[2]), numbering.get(numbers[3])), (None, Some(&3)));
+        assert_eq!(numbering.take_all(), [3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!((numbering.get(numbers[3]), numbering.n_values), (None, 0));
     }
 }

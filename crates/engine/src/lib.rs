@@ -3,9 +3,10 @@
 //! | part | purpose |
 //! | --- | --- |
 //! | [`Cid`], [`Sid`], [`Ioid`], [`SubscriptionId`] | the numbers of channels, operations and subscriptions |
-//! | [`NumberMap`], [`IdMap`], [`NumberHashMap`] | maps by number |
+//! | [`NumberMap`], [`IdMap`], [`NumberHashMap`], [`PeerNumberHashMap`] | maps by number |
 //! | [`Rights`] | what a client may do with a channel |
 //! | [`ring`] | the last posts of a PV, and a cursor on them for each subscription |
+//! | [`structure_ring`] | the latest posts of a structured PV |
 //! | [`outbox`] | what a circuit has yet to send |
 //! | [`search`] | when a client searches for which name again |
 //! | [`shares`] | which searches a server processes if there are too many |
@@ -43,9 +44,10 @@ pub mod role;
 mod roster;
 pub mod search;
 pub mod shares;
+pub mod structure_ring;
 pub mod timers;
 
 pub use id_map::IdMap;
-pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, Sid, SubscriptionId};
+pub use numbers::{Cid, Ioid, NumberHashMap, NumberHasher, PeerNumberHashMap, PeerNumberHasher, Sid, SubscriptionId};
 pub use rights::Rights;
 pub use roster::NumberMap;

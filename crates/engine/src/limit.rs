@@ -72,6 +72,7 @@ mod tests {
     fn limits_have_room_for_what_their_reasons_name() {
         for (what, limit, least) in [
             ("a quarter of a million searches of 40 bytes", SEARCH_SOURCE_BYTES, 250_000 * 40),
+            ("a hundred replies of a kilobyte in a piece", PIECE_BYTES, 100 * 1024),
             ("one and a half times that from all sources", SEARCH_ALL_BYTES, SEARCH_SOURCE_BYTES * 3 / 2),
         ] {
             assert!(limit >= least, "{limit} is too small for {what}, {least}");

@@ -203,4 +203,69 @@ mod tests {
         assert_eq!(drained(&mut outbox).0, b"first\0\0\0\x07last");
         assert!(outbox.next_bytes().is_some());
     }
+
+    fn bytes_of(n_bytes: usize) -> Outbox<Arc<Vec<u32>>> {
+        let mut outbox = Outbox::default();
+        outbox.push(|bytes| bytes.resize(n_bytes, 7));
+        outbox
+    }
+
+    #[test]
+    fn sent_bytes_are_freed_once_they_are_more_than_a_piece_and_more_than_half_of_the_queue() {
+        const PIECE: usize = limit::PIECE_BYTES;
+        for (n_bytes, n_kept) in [(PIECE + 10, PIECE), (3 * PIECE, 3 * PIECE / 2)] {
+            let mut outbox = bytes_of(n_bytes);
+
+            outbox.sent(n_kept);
+            assert_eq!((outbox.bytes.len(), outbox.pending_bytes()), (n_bytes, n_bytes - n_kept));
+            outbox.sent(1);
+            assert_eq!((outbox.bytes.len(), outbox.pending_bytes()), (n_bytes - n_kept - 1, n_bytes - n_kept - 1));
+
+            assert_eq!(outbox.ready().len(), n_bytes - n_kept - 1);
+        }
+    }
+
+    #[test]
+    fn pending_bytes_count_everything_that_is_not_sent_and_are_shown_as_debug_output() {
+        let mut outbox = bytes_of(5);
+        outbox.push_array(Arc::new(vec![1, 2, 3]), 2, 4, 6);
+        outbox.push(|bytes| bytes.extend_from_slice(b"abc"));
+        assert_eq!(format!("{outbox:?}"), "Outbox { pending_bytes: 22, .. }");
+
+        outbox.sent(2);
+        assert_eq!((outbox.pending_bytes(), outbox.ready().len()), (20, 3));
+        outbox.sent(3);
+        assert_eq!((outbox.ready().to_vec(), outbox.pending_bytes()), ([0, 0, 0, 1, 0, 0, 0, 2].to_vec(), 17));
+        outbox.sent(8);
+        assert_eq!((outbox.ready().to_vec(), outbox.pending_bytes()), ([0; 6].to_vec(), 9));
+        outbox.sent(6);
+        assert_eq!((outbox.ready().to_vec(), outbox.pending_bytes()), (b"abc".to_vec(), 3));
+        outbox.sent(3);
+        assert_eq!((outbox.ready().to_vec(), outbox.pending_bytes()), (b"".to_vec(), 0));
+    }
+
+    #[test]
+    fn an_array_of_one_piece_is_encoded_at_once_and_a_longer_one_in_two_pieces() {
+        const N: usize = limit::PIECE_BYTES / 4;
+        for (n_elements, pieces) in [(N - 1, vec![N - 1]), (N, vec![N]), (N + 1, vec![N, 1])] {
+            let mut outbox = Outbox::default();
+            outbox.push_array(Arc::new(vec![7; n_elements]), n_elements, 4, 0);
+
+            let sent = std::iter::from_fn(|| {
+                let n_bytes = outbox.ready().len();
+                outbox.sent(n_bytes);
+                (n_bytes > 0).then_some(n_bytes / 4)
+            });
+            assert_eq!(sent.collect::<Vec<usize>>(), pieces);
+        }
+    }
+
+    #[test]
+    fn an_empty_array_sends_nothing() {
+        let mut outbox = Outbox::default();
+        outbox.push_array(Arc::new(Vec::new()), 0, 4, 0);
+        outbox.push(|bytes| bytes.extend_from_slice(b"next"));
+
+        assert_eq!(drained(&mut outbox).0, b"next");
+    }
 }

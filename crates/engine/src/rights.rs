@@ -33,3 +33,24 @@ impl std::fmt::Display for Rights {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_convert_to_and_from_their_bits_and_have_a_text() {
+        for (bits, read, write, text) in [
+            (0, false, false, "none"),
+            (1, true, false, "read"),
+            (2, false, true, "write"),
+            (3, true, true, "read,write"),
+        ] {
+            let rights = Rights { read, write };
+
+            assert_eq!((Rights::from(bits), u32::from(rights)), (rights, bits));
+            assert_eq!(Rights::from(bits | 0xffff_fffc), rights, "other bits have no meaning");
+            assert_eq!(rights.to_string(), text);
+        }
+    }
+}

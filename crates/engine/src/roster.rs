@@ -148,4 +148,27 @@ mod tests {
 
         assert!(roster.is_empty() && roster.pages.is_empty());
     }
+
+    #[test]
+    fn a_number_map_contains_what_was_inserted_across_page_boundaries() {
+        const PAGE: u32 = super::PAGE as u32;
+        let mut roster = NumberMap::default();
+        assert!(roster.is_empty() && !roster.contains(Cid(0)));
+
+        for number in [0, PAGE - 1, PAGE, u32::MAX] {
+            assert_eq!(roster.insert(Cid(number), number), None);
+        }
+        if let Some(value) = roster.get_mut(Cid(PAGE)) {
+            *value = 7;
+        }
+
+        let contained = [0, 1, PAGE - 1, PAGE, PAGE + 1, u32::MAX - 1, u32::MAX].map(|it| roster.contains(Cid(it)));
+        assert_eq!(contained, [true, false, true, true, false, false, true]);
+        assert_eq!((roster.len(), roster.is_empty(), roster.pages.len()), (4, false, 3));
+        assert_eq!(roster.get_mut(Cid(PAGE + 1)), None);
+        assert_eq!((roster.insert(Cid(PAGE), 8), roster.len()), (Some(7), 4));
+        let mut values: Vec<u32> = roster.into_values().collect();
+        values.sort_unstable();
+        assert_eq!(values, [0, 8, PAGE - 1, u32::MAX]);
+    }
 }

@@ -1,12 +1,16 @@
 //! The pace of searches: when to search for which name again, and how much to send at once.
 
 mod name;
+mod report;
+mod searcher;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 pub use self::name::HasName;
 use self::name::SearchedName;
+pub use self::report::{Anomaly, Claim, ClaimedServer, Transport};
+pub use self::searcher::{NameSearcher, is_endpoint};
 use crate::{Cid, NumberMap, limit};
 
 /// The names being searched for, and when to search for each of them again.
@@ -461,5 +465,181 @@ mod tests {
         schedule.boost(at(23.6));
         searches(&mut schedule, at(23.1), at(24.09));
         assert_eq!(tick(&mut schedule, at(24.09)), at(24.1));
+    }
+
+    /// A schedule with one name, of which the next period is this, and its number.
+    fn with_period(seed: u64, period: Duration, now: Instant) -> (SearchSchedule<()>, Cid) {
+        let mut schedule = SearchSchedule::new(seed);
+        schedule.add_after(Cid(1), (), Duration::ZERO, now);
+        schedule.names.get_mut(Cid(1)).unwrap().set_period(period);
+        (schedule, Cid(1))
+    }
+
+    #[test]
+    fn a_burst_has_a_maximum_of_datagrams_and_each_reply_permits_one_more() {
+        let start = Now::for_test().monotonic;
+        let mut schedule = SearchSchedule::<()>::new(18);
+        schedule.sent(0, start);
+        assert_eq!((schedule.n_datagrams_max(), schedule.pause_until), (limit::SEARCH_BURST, None));
+
+        schedule.sent(limit::SEARCH_BURST - 1, start);
+        assert_eq!(schedule.n_datagrams_max(), 1);
+        schedule.sent(1, start);
+        assert_eq!(schedule.n_datagrams_max(), 0);
+        schedule.sent(1, start);
+        assert_eq!(schedule.n_datagrams_max(), 0);
+        schedule.answered(start);
+        schedule.answered(start);
+        assert_eq!(schedule.n_datagrams_max(), 1);
+
+        schedule.tick(start + (limit::SEARCH_PAUSE - Duration::from_nanos(1)));
+        assert_eq!(schedule.n_datagrams_max(), 1);
+        schedule.tick(start + limit::SEARCH_PAUSE);
+        assert_eq!((schedule.n_datagrams_max(), schedule.pause_until), (limit::SEARCH_BURST, None));
+    }
+
+    #[test]
+    fn only_a_full_burst_delays_the_next_search() {
+        let start = Now::for_test().monotonic;
+        let mut schedule = SearchSchedule::new(19);
+        schedule.add_after(Cid(1), (), Duration::ZERO, start);
+
+        schedule.sent(limit::SEARCH_BURST - 1, start);
+        assert_eq!(schedule.deadline(), Some(start));
+        schedule.sent(1, start);
+        assert_eq!(schedule.deadline(), Some(start + limit::SEARCH_PAUSE));
+        schedule.remove(Cid(1));
+        assert_eq!(schedule.next_due(start).map(|(cid, ())| cid), None);
+        schedule.add_after(Cid(2), (), limit::SEARCH_PAUSE * 2, start);
+        assert_eq!(schedule.deadline(), Some(start + limit::SEARCH_PAUSE * 2));
+    }
+
+    #[test]
+    fn names_are_due_in_the_order_of_their_times_and_one_that_is_put_back_is_the_next() {
+        let start = Now::for_test().monotonic;
+        let mut schedule = SearchSchedule::new(20);
+        let at = |ms| start + Duration::from_millis(ms);
+        for (cid, name, ms) in [(1, "late", 20), (2, "first", 10), (3, "second", 10)] {
+            schedule.add_after(Cid(cid), name, Duration::from_millis(ms), start);
+        }
+        assert_eq!(schedule.next_due(at(9)), None);
+
+        assert_eq!(schedule.next_due(at(10)), Some((Cid(2), &"first")));
+        schedule.put_back(Cid(2));
+        schedule.put_back(Cid(99));
+        assert_eq!(schedule.next_due(at(10)), Some((Cid(2), &"first")));
+        assert_eq!(schedule.next_due(at(10)), Some((Cid(3), &"second")));
+        assert_eq!(schedule.next_due(at(19)), None);
+        assert_eq!(schedule.next_due(at(20)), Some((Cid(1), &"late")));
+        assert_eq!((schedule.n_names(), schedule.deadline()), (3, None));
+    }
+
+    #[test]
+    fn a_name_of_a_lost_server_doubles_its_period_only_below_a_second() {
+        let start = Now::for_test().monotonic;
+        let millisecond = Duration::from_millis(1);
+        let below = limit::LOST_PERIOD - millisecond;
+        for (is_lost, period, next) in [
+            (true, below, below * 2),
+            (true, limit::LOST_PERIOD, limit::LOST_PERIOD * 5 / 4),
+            (false, limit::LOST_PERIOD, limit::LOST_PERIOD * 2),
+        ] {
+            let (mut schedule, cid) = with_period(21, period, start);
+            schedule.names.get_mut(cid).unwrap().is_lost = is_lost;
+
+            schedule.searched(cid, start);
+
+            assert_eq!(schedule.names.get(cid).unwrap().period(), next, "{is_lost} {period:?}");
+        }
+    }
+
+    #[test]
+    fn periods_of_a_minute_and_longer_vary_widely_and_shorter_ones_only_grow() {
+        let start = Now::for_test().monotonic;
+        let ahead = |period: Duration| {
+            let times = (0..500).map(|seed| {
+                let (mut schedule, cid) = with_period(seed * 977, period, start);
+                schedule.searched(cid, start);
+                (schedule.names.get(cid).unwrap().at - start).as_secs_f64() / period.as_secs_f64()
+            });
+            let times: Vec<f64> = times.collect();
+            (times.iter().copied().fold(f64::MAX, f64::min), times.iter().copied().fold(0.0, f64::max))
+        };
+
+        let (least, most) = ahead(limit::SEARCH_PERIOD_LONG - Duration::from_millis(1));
+        assert!((1.0..1.06).contains(&least) && (1.22..1.29).contains(&most), "{least} to {most}");
+        let (least, most) = ahead(limit::SEARCH_PERIOD_LONG);
+        assert!((0.4..0.46).contains(&least) && (1.22..1.29).contains(&most), "{least} to {most}");
+    }
+
+    #[test]
+    fn a_boost_keeps_every_name_including_one_due_at_the_end_of_its_spread() {
+        let start = Now::for_test().monotonic;
+        let nanosecond = Duration::from_nanos(1);
+        let mut schedule = SearchSchedule::new(22);
+        let pauses = [limit::BOOST_SPREAD - nanosecond, limit::BOOST_SPREAD, limit::BOOST_SPREAD + nanosecond];
+        for (cid, pause) in (1..).zip(pauses) {
+            schedule.add_after(Cid(cid), (), pause, start);
+        }
+
+        schedule.boost(start);
+
+        let seen = searches(&mut schedule, start, start + limit::BOOST_SPREAD + limit::SEARCH_GRID);
+        assert!(seen.contains(&(pauses[0], 1)), "{seen:?}");
+        for cid in 1..=3 {
+            assert!(seen.iter().any(|(_, searched)| *searched == cid), "{cid}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_pauses_between_boosts_double_from_a_second_up_to_five_minutes() {
+        let mut now = Now::for_test().monotonic;
+        let mut schedule = SearchSchedule::new(23);
+        schedule.add_after(Cid(1), (), Duration::from_secs(3600), now);
+        schedule.boost(now);
+
+        let pauses: Vec<u64> = (0..11)
+            .map(|_| {
+                let BoostState::Resting { until, pause } = schedule.boost else { panic!("no pause") };
+                assert_eq!(until, now + pause);
+                schedule.boost(now);
+                now = until;
+                schedule.tick(now - Duration::from_nanos(1));
+                assert!(matches!(schedule.boost, BoostState::Requested { .. }));
+                schedule.tick(now);
+                pause.as_secs()
+            })
+            .collect();
+
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    }
+
+    #[test]
+    fn a_requested_boost_is_a_deadline_unless_a_name_is_due_before() {
+        let start = Now::for_test().monotonic;
+        let mut schedule = SearchSchedule::new(24);
+        schedule.boost(start);
+        schedule.add_after(Cid(1), (), Duration::from_secs(10), start);
+        assert_eq!(schedule.deadline(), Some(start + Duration::from_secs(10)));
+
+        schedule.boost(start);
+        assert_eq!(schedule.deadline(), Some(start + limit::BOOST_PAUSES.0));
+        schedule.add_after(Cid(2), (), limit::BOOST_PAUSES.0 / 2, start);
+        assert_eq!(schedule.deadline(), Some(start + limit::BOOST_PAUSES.0 / 2));
+    }
+
+    #[test]
+    fn times_on_the_grid_are_whole_steps_after_the_origin() {
+        let origin = Now::for_test().monotonic;
+        let ms = Duration::from_millis;
+
+        for (at, step, expected) in [(0, 16, 0), (1, 16, 16), (16, 16, 16), (17, 16, 32), (17, 0, 17)] {
+            assert_eq!(
+                on_grid(origin, origin + ms(at), ms(step)) - origin,
+                ms(expected),
+                "{at} ms, steps of {step} ms"
+            );
+        }
+        assert_eq!(on_grid(origin + ms(5), origin, ms(16)), origin + ms(5), "the origin is the first");
     }
 }

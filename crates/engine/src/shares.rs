@@ -1,18 +1,36 @@
 //! Selects the searches that are replied to when there are too many.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
 use fodo_data::Now;
 
 use crate::limit;
 
+/// The address by which limits count a client: of IPv4 its own, of IPv6 the network of 64 bits that it is in, because one host
+/// can use all addresses of such a network.
+///
+/// ```
+/// use fodo_engine::shares::counted_address;
+///
+/// let counted = |text: &str| counted_address(text.parse().unwrap()).to_string();
+/// assert_eq!(counted("2001:db8::1:2:3:4"), "2001:db8::");
+/// assert_eq!(counted("192.0.2.7"), "192.0.2.7");
+/// assert_eq!(counted("::ffff:192.0.2.7"), "192.0.2.7", "an address of IPv4 as IPv6 writes it");
+/// ```
+pub fn counted_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
 /// Limits how many searches from each source a server processes.
 ///
-/// Time is divided into spans. In each span every source has a share, and all sources together have a total. When the
-/// total is used up, every source still has an equal part of it, and one datagram at least. A source that floods the
-/// server therefore costs others only the time to drop its datagrams.
+/// A source is a [`counted_address`]. Time is divided into spans. In each span every source has a share, and all sources
+/// together have a total. When the total is used up, every source still has an equal part of it, and one datagram at least.
+/// A source that floods the server therefore costs others only the time to drop its datagrams.
 #[derive(Debug)]
 pub struct SearchShares {
     source_bytes_max: usize,
@@ -39,6 +57,7 @@ impl SearchShares {
 
     /// Whether to process a datagram of this size. Rejected datagrams do not count against their source.
     pub fn admits(&mut self, source: IpAddr, n_bytes: usize, now: Now) -> bool {
+        let source = counted_address(source);
         let is_over = |since: Instant| now.monotonic.saturating_duration_since(since) >= limit::SEARCH_SHARE;
         if self.since.is_none_or(is_over) {
             self.since = Some(now.monotonic);
@@ -119,6 +138,19 @@ mod tests {
 
     // Row 5 of docs/reference/faults.md.
     #[test]
+    fn the_addresses_of_a_network_of_ipv6_have_one_share_and_another_network_has_its_own() {
+        let mut shares = SearchShares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let now = Now::for_test();
+        let mut n_admitted = |network: u128| {
+            let addresses = (0..1000).map(|host| IpAddr::V6(Ipv6Addr::from_bits((network << 64) | (host << 40))));
+            addresses.filter(|&address| shares.admits(address, DATAGRAM, now)).count()
+        };
+
+        assert_eq!([0x2001_0db8 << 32, (0x2001_0db8 << 32) + 1].map(&mut n_admitted), [100, 100]);
+    }
+
+    // Row 5 of docs/reference/faults.md.
+    #[test]
     fn searches_from_a_million_forged_sources_use_bounded_work_and_memory() {
         let mut shares = SearchShares::default();
         let now = Now::for_test();
@@ -139,5 +171,58 @@ mod tests {
 
         assert!(!shares.admits(source(1), DATAGRAM, now + limit::SEARCH_SHARE.mul_f64(0.99)));
         assert!(shares.admits(source(1), DATAGRAM, now + limit::SEARCH_SHARE));
+    }
+
+    #[test]
+    fn a_source_may_use_its_share_to_the_last_byte() {
+        let now = Now::for_test();
+        let mut shares = SearchShares::new(100, 1000);
+
+        assert!(shares.admits(source(1), 99, now));
+        assert!(!shares.admits(source(1), 2, now), "one byte too much");
+        assert!(shares.admits(source(1), 1, now), "what is rejected does not count");
+        assert!(!shares.admits(source(1), 1, now));
+    }
+
+    #[test]
+    fn a_share_is_reduced_from_the_first_byte_beyond_the_total() {
+        const LEAST: usize = limit::SEARCH_LEAST_BYTES;
+        for (n_bytes, is_admitted) in [(9 * LEAST, true), (9 * LEAST + 1, false), (5 * LEAST, true)] {
+            let now = Now::for_test();
+            let mut shares = SearchShares::new(10 * LEAST, 10 * LEAST);
+            assert!(shares.admits(source(1), LEAST, now));
+
+            assert_eq!(shares.admits(source(2), n_bytes, now), is_admitted, "{n_bytes}");
+        }
+
+        let now = Now::for_test();
+        let mut shares = SearchShares::new(100, 1000);
+        let n_full = (0..12).filter(|number| shares.admits(source(*number), 100, now)).count();
+        assert_eq!(n_full, 12, "the least share is limited by that of a source");
+        assert!(!shares.admits(source(12), 101, now));
+    }
+
+    #[test]
+    fn sources_beyond_the_table_share_one_allowance_in_each_period() {
+        let now = Now::for_test();
+        let mut shares = SearchShares::new(100, usize::MAX);
+        let n_sources = limit::SEARCH_SOURCES as u32;
+        for now in [now, now + limit::SEARCH_SHARE] {
+            assert!((0..n_sources).all(|number| shares.admits(source(number), 60, now)));
+
+            assert!(shares.admits(source(n_sources), 60, now));
+            assert!(!shares.admits(source(n_sources + 1), 60, now));
+            assert!(shares.admits(source(n_sources + 2), 40, now));
+            assert!(shares.admits(source(0), 40, now), "a source in the table has its own share");
+        }
+    }
+
+    #[test]
+    fn the_default_shares_are_the_limits() {
+        let now = Now::for_test();
+
+        for (n_bytes, is_admitted) in [(limit::SEARCH_SOURCE_BYTES, true), (limit::SEARCH_SOURCE_BYTES + 1, false)] {
+            assert_eq!(SearchShares::default().admits(source(1), n_bytes, now), is_admitted);
+        }
     }
 }

@@ -99,4 +99,41 @@ mod tests {
         timers.take_due(at(100), &mut due);
         assert_eq!((due.as_slice(), timers.next()), ([2, 0, 5, 1].as_slice(), None));
     }
+
+    #[test]
+    fn a_deadline_is_due_at_its_time_and_not_before() {
+        let start = Instant::now();
+        let at = |nanos| start + Duration::from_nanos(nanos);
+        let mut timers = Timers::default();
+        let mut due = Vec::new();
+        timers.set(1, at(10));
+
+        timers.take_due(at(9), &mut due);
+        assert_eq!((due.len(), timers.next()), (0, Some(at(10))));
+        timers.take_due(at(10), &mut due);
+        assert_eq!((due, timers.next()), (vec![1], None));
+    }
+
+    #[test]
+    fn a_deadline_can_be_moved_and_removed() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(), None);
+
+        timers.set_if_earlier(2, at(5));
+        timers.set_if_earlier(2, at(6));
+        assert_eq!(timers.next(), Some(at(5)));
+        timers.set(2, at(9));
+        assert_eq!(timers.next(), Some(at(9)));
+        timers.set_if_earlier(2, at(8));
+        timers.set(2, at(8));
+        assert_eq!(timers.next(), Some(at(8)));
+        timers.clear(1);
+        timers.clear(2);
+        timers.clear(2);
+        assert_eq!((timers.next(), timers.by_time.len()), (None, 0));
+        timers.set(2, at(8));
+        assert_eq!(timers.next(), Some(at(8)));
+    }
 }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
-use fodo_db::{Access, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef, Security};
+use fodo_db::{
+    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef,
+    Security,
+};
 use fodo_lock::RwLock;
 use fodo_net::{Peer, Reading, Rights, process};
 
@@ -175,7 +178,14 @@ impl AccessControl {
         let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
         let host = address.as_deref().unwrap_or(&by.host);
         let security = security.read();
-        security.decide(&group.to_str(), level, &by.user, host)
+        let client = AccessClient {
+            user: &by.user,
+            host,
+            method: by.method,
+            authority: &by.authority,
+            is_encrypted: by.is_encrypted,
+        };
+        security.decide(&group.to_str(), level, &client)
     }
 }
 
@@ -240,5 +250,19 @@ impl std::fmt::Debug for Policy {
         let mut shown = f.debug_struct("Policy");
         shown.field("access_file", &self.access_file).field("is_read_only", &self.is_read_only);
         shown.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_of_access_control_contains_its_policy() {
+        let policy = Policy { is_read_only: true, ..Policy::default() };
+
+        let shown = format!("{:?}", AccessControl { policy, ..AccessControl::open() });
+
+        assert!(shown.contains("policy: Policy { access_file: None, is_read_only: true"), "{shown}");
     }
 }

@@ -92,3 +92,35 @@ impl fmt::Display for UnsavedSets {
 }
 
 impl std::error::Error for UnsavedSets {}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_cannot_be_done_and_leaves_the_reason_to_its_source() {
+        let failed = || std::io::Error::other("no luck");
+        let of_files = ["a.db", "b.db"].map(|file| LoadError::of_file(file, "it cannot be read".into())).to_vec();
+        for (error, text, has_source) in [
+            (IocError::Load(of_files.clone()), "a.db: it cannot be read\nb.db: it cannot be read", false),
+            (IocError::NoDescriptors(of_files[..1].to_vec()), "a.db: it cannot be read", false),
+            (
+                IocError::Metrics { address: ([127, 0, 0, 1], 80).into(), error: failed() },
+                "metrics cannot be served on 127.0.0.1:80",
+                true,
+            ),
+            (
+                IocError::RecCaster { port: 5049, error: failed() },
+                "cannot listen for RecCeiver announcements on UDP port 5049",
+                true,
+            ),
+            (IocError::System(failed()), "the operating system provided no thread", true),
+        ] {
+            assert_eq!((error.to_string().as_str(), error.source().is_some()), (text, has_source));
+        }
+        let unsaved = UnsavedSets { n_sets: 3 };
+        assert_eq!(unsaved.to_string(), "autosave sets that could not be saved at the end: 3");
+    }
+}

@@ -3,8 +3,10 @@
 //! | task | start with |
 //! | --- | --- |
 //! | serve the records of `.db` files | [`Ioc::load`], [`Ioc::serve`] |
+//! | run an IOC in a program that sets and takes values | [`IocBuilder`], [`RecordHandle`], [`OutputRequest`] |
 //! | write a routine of `sub` or `aSub` records in Rust | [`Ioc::of`] with a [`Loader`] |
 //! | restrict and log puts | [`Policy`], [`Ioc::guarded`] |
+//! | serve other PVs beside records | [`Ioc::also_serving`] |
 //! | publish metrics for Prometheus | [`Ioc::metered`] |
 //! | run or check an `st.cmd` file | [`shell`] |
 //! | save values and restore them at the next start | [`autosave`] |
@@ -138,6 +140,7 @@
 //! - The threads of the server (`fodo-server-0` and so on) decode puts and process the records that these start. A
 //!   routine, and the callbacks of a [`Policy`], run on the thread that processes; meanwhile no other record processes.
 //! - `fodo-scan` processes periodic scans and delays.
+//! - `fodo-program` calls the functions of [`IocBuilder::on_output`], if there are any.
 //! - [`Ioc::linked`] adds `fodo-links`, which executes the requests of links, and the threads of a client.
 //! - [`Ioc::metered`] and [`RunningIoc::announce`] share `fodo-reports`. Autosave has `fodo-autosave`.
 #![forbid(unsafe_code)]
@@ -147,14 +150,17 @@ pub mod autosave;
 mod driver;
 mod error;
 pub mod file;
+mod group;
 mod limit;
 mod link_client;
 mod metrics;
 mod names;
 mod printable;
 pub mod process;
+mod program;
 mod pv;
 pub mod reccaster;
+mod running;
 mod service;
 pub mod shell;
 mod site;
@@ -165,29 +171,30 @@ mod testing;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 pub use access_control::{Policy, PutCallback, PutEvent};
 pub use error::{IocError, UnsavedSets};
 pub use metrics::{CountMissingPuts, Page, PageConfig};
 pub use printable::printable;
+pub use program::{IocBuilder, OutputRequest, RecordError, RecordHandle, SetManyError};
 pub use reccaster::RecSyncConfig;
+pub use running::RunningIoc;
 pub use stats::Surroundings;
 
-pub use fodo_db::{LoadError, Loader, States};
+pub use fodo_db::{LoadError, Loader, ProgramError, ProgramValue, PutError, RecordDefinition, RoutineFailed, States};
 
 use fodo_db::Database;
 use fodo_net::log::Log;
-use fodo_net::reactor::Reactor;
-use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, Source, SourceChain};
+use fodo_net::{ClientConfig, Context, PvTable, ServedPv, Server, ServerConfig, Source, SourceChain};
 
 use crate::access_control::{AccessControl, Rules};
-use crate::autosave::saver::Saver;
+use crate::autosave::set::SaveSet;
 use crate::driver::DatabaseDriver;
-use crate::link_client::LinkClient;
+use crate::group::{GroupPv, ResolvedGroups};
+use crate::link_client::{LinkClient, OwnServer};
 use crate::metrics::Metrics;
-use crate::reccaster::RecCaster;
+use crate::program::output::OutputHandlers;
 use crate::stats::IocStats;
 
 /// A loaded database that is not served yet. [The guide](crate#serve-records) has examples.
@@ -202,6 +209,14 @@ pub struct Ioc {
     metrics: Option<(TcpListener, Option<CountMissingPuts>)>,
     /// The number of statements that were left out because of errors in the files.
     n_omitted: usize,
+    /// The program's functions for outputs.
+    handlers: OutputHandlers,
+    /// The sets to save while it runs.
+    sets: Vec<SaveSet>,
+    autosave_warnings: Vec<String>,
+    groups: ResolvedGroups,
+    /// What is served beside the records.
+    others: SourceChain,
 }
 
 impl Ioc {
@@ -232,16 +247,42 @@ impl Ioc {
     /// let ioc = Ioc::of(loader).unwrap();
     /// ```
     pub fn of(loader: Loader) -> Result<Ioc, IocError> {
-        Ioc::within(loader, None)
+        let mut ioc = Ioc::within(loader, None)?;
+        let errors = ioc.take_group_errors();
+        if errors.is_empty() { Ok(ioc) } else { Err(IocError::Load(errors)) }
     }
 
-    /// The same as `of`, but records see the variables of a shell instead of those of the process.
+    /// The same as `of`, but records see the variables of a shell instead of those of the process, and groups with
+    /// mistakes are left out.
     fn within(mut loader: Loader, environment: Option<site::SharedEnvironment>) -> Result<Ioc, IocError> {
         loader.set_site(Arc::new(site::ProcessSite::new(environment)));
-        let n_omitted = loader.omitted().total();
+        let (definitions, missing) = (loader.take_groups(), loader.omitted_records().clone());
+        let n_omitted = loader.omitted().total() - definitions.errors.len();
         let database = loader.finish().map_err(IocError::Load)?;
+        let groups = group::resolve(&database, definitions, &missing);
+        let n_omitted = n_omitted + groups.errors.len();
         let (guard, rules, surroundings) = (AccessControl::open(), Rules::none(), Surroundings::of_process());
-        Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None, n_omitted })
+        let (handlers, sets, autosave_warnings) = (OutputHandlers::default(), Vec::new(), Vec::new());
+        let (links, metrics, others) = (None, None, SourceChain::new(Vec::new()));
+        Ok(Ioc {
+            database,
+            guard,
+            rules,
+            links,
+            surroundings,
+            metrics,
+            n_omitted,
+            handlers,
+            sets,
+            autosave_warnings,
+            groups,
+            others,
+        })
+    }
+
+    /// Removes and returns the mistakes in groups that are left out.
+    fn take_group_errors(&mut self) -> Vec<LoadError> {
+        std::mem::take(&mut self.groups.errors)
     }
 
     /// Applies an access policy. Without one every client may do everything. [The guide](crate#access-rules) has an
@@ -277,6 +318,29 @@ impl Ioc {
         Ioc { links: Some(config), ..self }
     }
 
+    /// Serves other PVs beside the records. A record or group takes precedence over another PV with the same name. The
+    /// access policy, links and autosave are for records only.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use fodo_ioc::Ioc;
+    /// use fodo_net::{Context, PvTable, ServerConfig, SharedPv, Value};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let table = PvTable::from([("lab:temperature", SharedPv::new(21.5))]);
+    /// let ioc = Ioc::of(fodo_ioc::Loader::default())?.also_serving(vec![Arc::new(table)]);
+    /// let running = ioc.serve(ServerConfig::isolated())?;
+    ///
+    /// let context = Context::new(running.client_config());
+    /// assert_eq!(context.channel("lab:temperature")?.get()?.value, Value::from(21.5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn also_serving(self, sources: Vec<Arc<dyn Source>>) -> Ioc {
+        Ioc { others: SourceChain::new(sources), ..self }
+    }
+
     /// Sets the host facts to publish; by default those of this process. [`Surroundings`] has an example.
     pub fn host_facts(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
@@ -294,6 +358,11 @@ impl Ioc {
     /// Warnings about parts of the access file that have no effect, one line each.
     pub fn access_warnings(&self) -> &[String] {
         &self.rules.warnings
+    }
+
+    /// Warnings of [`IocBuilder::keep_values_in`], one line each: values that are not restored, files that cannot be used.
+    pub fn autosave_warnings(&self) -> &[String] {
+        &self.autosave_warnings
     }
 
     /// The named states of filters, links and records. Filters only find states that have been created.
@@ -334,21 +403,40 @@ impl Ioc {
         let surroundings = self.surroundings;
         let driver = DatabaseDriver::new(self.database, self.guard);
         driver.set_rules(self.rules);
+        for output in self.handlers.0.keys() {
+            // `IocBuilder::build` accepts only handlers of outputs.
+            let _ = driver.database().take_outputs(*output);
+        }
         driver.start();
         let stats =
             config.status_prefix.clone().map(|prefix| (IocStats::new((n_records, n_omitted), &surroundings), prefix));
+        let groups = self.groups.groups.into_iter().map(|layout| GroupPv::new(driver.clone(), layout));
+        let groups: Vec<Arc<GroupPv>> = groups.collect();
         let mut source: Arc<dyn Source> = Arc::new(pv::Records::new(driver.clone()));
-        if let Some((stats, prefix)) = &stats {
-            source = Arc::new(SourceChain::new(vec![source, Arc::new(stats.table(prefix))]));
+        let mut others: Vec<Arc<dyn Source>> = Vec::new();
+        if !groups.is_empty() {
+            let served = groups.iter().map(|group| (group.layout().name.clone(), ServedPv::Structured(group.clone())));
+            others.push(Arc::new(served.collect::<PvTable>()));
         }
-        let mut server = Server::start_with_log(config, source, log.clone()).map_err(IocError::Server)?;
+        others.extend(stats.as_ref().map(|(stats, prefix)| Arc::new(stats.table(prefix)) as Arc<dyn Source>));
+        if !self.others.is_empty() {
+            others.push(Arc::new(self.others));
+        }
+        if !others.is_empty() {
+            others.insert(0, source);
+            source = Arc::new(SourceChain::new(others));
+        }
+        let mut server = Server::start_with_log(config, source.clone(), log.clone()).map_err(IocError::Server)?;
         if let Some((mut stats, _)) = stats {
             server.refresh_every_second(move |clients, _| stats.refresh(clients)).map_err(IocError::Server)?;
         }
         driver.set_signal(server.rights_signal());
         // A put through a link ends when the target record has processed, so it has no timeout.
-        let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
-        let outside = links.map(|config| LinkClient::start(&driver, Context::new(config), log.clone()));
+        let context = |config| Context::new(ClientConfig { operation_timeout: Duration::MAX, ..config });
+        let outside = self.links.map(|config| {
+            let own = || OwnServer { source, context: context(server.client_config()) };
+            LinkClient::start(&driver, context(config), server.pva_tcp_port().map(|_| own()), log.clone())
+        });
         let outside = outside.transpose().map_err(IocError::System)?;
         let mut reactor = None;
         let page = self.metrics.map(|(listener, left_out)| {
@@ -356,20 +444,17 @@ impl Ioc {
             let metrics = Metrics { driver, observer, n_records, n_omitted, started, left_out };
             let (path, text) = ("/metrics", Box::new(move || metrics.text()));
             let config = PageConfig { path, content_type: metrics::CONTENT_TYPE, text };
-            Page::serve(listener, config, started_reactor(&mut reactor)?)
+            Page::serve(listener, config, running::started_reactor(&mut reactor)?)
         });
         let metrics = page.transpose().map_err(IocError::System)?;
-        let scans = driver.clone();
-        let thread = std::thread::Builder::new()
-            .name("fodo-scan".into())
-            .spawn(move || scans.run_scans())
-            .map_err(IocError::System)?;
-        let (server, scans, reccaster, saver) = (Some(server), Some(thread), None, None);
-        Ok(RunningIoc {
+        let (server, scans, outputs, reccaster, saver) = (Some(server), None, None, None, None);
+        let mut running = RunningIoc {
             driver,
+            groups,
             outside,
             server,
             scans,
+            outputs,
             metrics,
             reccaster,
             reactor,
@@ -378,159 +463,8 @@ impl Ioc {
             surroundings,
             n_records,
             address,
-        })
-    }
-}
-
-/// The reactor of an IOC; starts it on the first call. It is not that of the clients, because a metrics page may wait for
-/// the threads of the server, and links must not be delayed.
-fn started_reactor(reactor: &mut Option<Reactor>) -> std::io::Result<&Reactor> {
-    let started = match reactor.take() {
-        Some(reactor) => reactor,
-        None => Reactor::start("fodo-reports")?,
-    };
-    Ok(reactor.insert(started))
-}
-
-/// A running IOC; dropping it stops it.
-///
-/// ```
-/// use fodo_ioc::Ioc;
-/// use fodo_net::{Context, ServerConfig};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut loader = fodo_ioc::Loader::default();
-/// loader.load("gap.db", "", &mut |_| Ok(b"record(ao, gap) {}".to_vec())).map_err(fodo_ioc::IocError::Load)?;
-/// let running = Ioc::of(loader)?.serve(ServerConfig::isolated())?;
-/// println!("{} records on {}", running.n_records(), running.address());
-/// println!("TCP port {}, UDP port {}", running.tcp_port(), running.udp_port());
-///
-/// let context = Context::new(running.client_config());
-/// context.channel("gap")?.get()?;
-/// for client in running.clients() {
-///     println!("{client:?}");
-/// }
-/// assert!(running.metrics_address().is_none());
-/// running.stop()?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct RunningIoc {
-    driver: Arc<DatabaseDriver>,
-    outside: Option<LinkClient>,
-    server: Option<Server>,
-    scans: Option<JoinHandle<()>>,
-    metrics: Option<Page>,
-    reccaster: Option<RecCaster>,
-    /// Serves the metrics page and the RecSync client; `None` until there is one of them.
-    reactor: Option<Reactor>,
-    surroundings: Surroundings,
-    /// `None` until something must be saved.
-    saver: Option<Saver>,
-    log: Log,
-    n_records: usize,
-    address: Ipv4Addr,
-}
-
-impl RunningIoc {
-    /// Reads the access file again and applies its rules, also to connected clients.
-    ///
-    /// Returns warnings about parts that have no effect, one line each. If the file cannot be read or contains errors,
-    /// the previous rules stay in force. Without an access file this does nothing.
-    pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
-        let read = self.driver.guard().reload(self.driver.database());
-        let Some(mut rules) = read? else { return Ok(Vec::new()) };
-        let warnings = std::mem::take(&mut rules.warnings);
-        self.driver.set_rules(rules);
-        Ok(warnings)
-    }
-
-    /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`. [`RecSyncConfig`] has an
-    /// example.
-    pub fn announce(&mut self, recsync: RecSyncConfig, log: Log) -> Result<(), IocError> {
-        let (port, config) = (recsync.port, recsync.config(self.address));
-        let items = recsync.items(self.driver.clone(), &self.surroundings, self.tcp_port());
-        let reactor = started_reactor(&mut self.reactor).map_err(IocError::System)?;
-        let reccaster = RecCaster::start(config, items, log, reactor);
-        self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
-        Ok(())
-    }
-
-    /// The address of the metrics page; `None` without [`Ioc::metered`].
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(Page::address)
-    }
-
-    /// The number of records.
-    pub fn n_records(&self) -> usize {
-        self.n_records
-    }
-
-    /// The first address it serves on; the unspecified address means all interfaces.
-    pub fn address(&self) -> Ipv4Addr {
-        self.address
-    }
-
-    /// All connected clients. Waits at most half a second for each server thread.
-    pub fn clients(&self) -> Vec<ClientStatus> {
-        self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
-    }
-
-    /// The autosave thread; starts it on the first call.
-    fn saver(&mut self) -> std::io::Result<&Saver> {
-        let saver = match self.saver.take() {
-            Some(saver) => saver,
-            None => Saver::start(self.driver.clone(), self.log.clone())?,
         };
-        Ok(self.saver.insert(saver))
-    }
-
-    fn driver(&self) -> Arc<DatabaseDriver> {
-        self.driver.clone()
-    }
-
-    /// The TCP port for circuits.
-    pub fn tcp_port(&self) -> u16 {
-        self.server.as_ref().map_or(0, Server::tcp_port)
-    }
-
-    /// The UDP port for searches.
-    pub fn udp_port(&self) -> u16 {
-        self.server.as_ref().map_or(0, Server::udp_port)
-    }
-
-    /// The configuration of a client on this host that searches only this IOC.
-    pub fn client_config(&self) -> ClientConfig {
-        self.server.as_ref().map_or_else(ClientConfig::default, Server::client_config)
-    }
-
-    /// Stops serving and scanning and saves values one last time; returns when all threads have ended.
-    pub fn stop(mut self) -> Result<(), UnsavedSets> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), UnsavedSets> {
-        self.outside.take();
-        self.metrics.take();
-        self.reccaster.take();
-        self.reactor.take();
-        self.server.take();
-        self.driver.stop();
-        // A panic of the scan thread is already on stderr.
-        drop(self.scans.take().map(JoinHandle::join));
-        self.driver.flush_printed();
-        // No value changes after this point, so the last save is complete.
-        match self.saver.take().map_or(0, Saver::finish) {
-            0 => Ok(()),
-            n_sets => Err(UnsavedSets { n_sets }),
-        }
-    }
-}
-
-impl Drop for RunningIoc {
-    fn drop(&mut self) {
-        // A caller who needs the result calls `stop`.
-        let _ = self.end();
+        running.start_threads(self.handlers, self.sets).map_err(IocError::System)?;
+        Ok(running)
     }
 }

@@ -8,6 +8,9 @@ pub const SCALAR_POSTS: usize = 8;
 /// Posts kept for the subscriptions of an array; fewer, because each snapshot costs memory.
 pub const ARRAY_POSTS: usize = 2;
 
+/// Posts kept for the subscriptions of a group: the default queue of clients.
+pub const GROUP_POSTS: usize = 4;
+
 /// Maximum number of times that the scan thread yields between two slices.
 pub const YIELDS_MAX: usize = 100;
 
@@ -83,6 +86,9 @@ pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
 /// The delay before a link with a full circuit is retried; the number of waiting links is at most that of all links.
 pub const RETRY: Duration = Duration::from_millis(10);
 
+/// Events of a channel that the thread of links handles before it executes the requests of other links.
+pub const LINK_EVENTS_MAX: usize = 100;
+
 /// The priority of link circuits, as in Base: below no circuit except those of its own tools.
 pub const LINK_PRIORITY: u8 = 80;
 
@@ -155,6 +161,13 @@ pub const RECCASTER_DATAGRAMS: usize = 64;
 /// Bytes read of a datagram: an announcement has sixteen.
 pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
 
+/// How long a stop waits for a function of the program that has an output: longer than a device takes to reply. A function
+/// that never returns must not block the stop for ever.
+pub const HANDLER_END: Duration = Duration::from_secs(5);
+
+/// The shortest time for which a load of the processors is computed.
+pub const LOAD_MIN: Duration = Duration::from_millis(500);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +176,13 @@ mod tests {
     #[test]
     fn limits_have_room_for_what_their_reasons_name() {
         for (what, limit, least) in [
+            ("ten thousand short lines", PRINT_QUEUE_BYTES, 10_000 * 80),
+            ("sixteen of the longest lines", PRINT_QUEUE_BYTES, 16 * 64 * 1024),
+            ("eight databases of a million records", FILE_BYTES_MAX as usize, 8 * 1_000_000 * 32),
+            ("a hundred megapixels as text", SAVE_FILE_BYTES_MAX as usize, 100_000_000 * 10),
+            ("a leap year", SAVE_PERIOD_MAX.as_secs() as usize, 366 * 86_400),
+            ("a thousand link puts", UNSENT_BYTES_MAX, 1000 * 64),
+            ("two pages of a pipe", PROGRAM_CHUNK_BYTES, 2 * 4096),
             ("what browsers send, several times", PAGE_REQUEST_BYTES, 4 * 1500),
             ("some two hundred records of 60 bytes", RECCASTER_SLICE_BYTES, 200 * 60),
             ("several slices", RECCASTER_UNSENT_BYTES, 4 * RECCASTER_SLICE_BYTES),

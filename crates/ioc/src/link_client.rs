@@ -1,9 +1,12 @@
-//! Links to other IOCs, through the IOC's own Channel Access client.
+//! Links to other IOCs over Channel Access, and links over pvAccess, through the IOC's own client.
 //!
 //! Processing queues requests here and continues. One thread executes them, and updates arrive on the callback thread
 //! of the client. Only the newest value that a link writes or reads is queued, so the queues are bounded.
 
+mod field_view;
 mod log;
+mod pva;
+mod shared;
 pub mod state;
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +18,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Instant;
 
 use fodo_data::{EventMask, Value};
-use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage};
+use fodo_db::{ExternalLinkId, ExternalPvEvent, ExternalPvFacts, LinkUsage, PvaLink};
 use fodo_lock::{Condvar, Mutex, MutexGuard};
 use fodo_net::client::ChannelFacts;
 use fodo_net::log::{Level, Log};
@@ -24,6 +27,10 @@ use fodo_net::{
     Refusal, Request,
 };
 
+pub use self::pva::OwnServer;
+use self::pva::SharedChannels;
+pub use self::shared::SharedLinkKey;
+use self::shared::{SharedLink, SharedPut, SharedRequests};
 use self::state::{LinkStates, LinkTrouble};
 use crate::driver::DatabaseDriver;
 use crate::limit;
@@ -35,15 +42,19 @@ pub enum RequestTarget {
     Link(ExternalLinkId),
     /// The input of access rules with this PV name.
     Input(Arc<str>),
+    /// The channel that links over pvAccess share.
+    Shared(Arc<SharedLinkKey>),
 }
 
-/// How many values of a link were replaced by later ones.
+/// How many values of a link were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MergedCounts {
-    /// Updates that arrived faster than records process.
-    pub updates: u64,
+pub struct LinkLosses {
+    /// Updates that later ones replaced, because they arrived faster than records process.
+    pub merged_updates: u64,
     /// Puts that were made faster than the server accepts them, or after the server had disconnected.
-    pub puts: u64,
+    pub merged_puts: u64,
+    /// Puts over pvAccess that the PV cannot hold, or that the server refused.
+    pub refused_puts: u64,
 }
 
 /// The queued network requests of links and access rules.
@@ -60,6 +71,8 @@ struct LinkRequestQueue {
     targets: HashMap<RequestTarget, PendingRequest>,
     /// The queue; contains each target at most once.
     ready: VecDeque<RequestTarget>,
+    /// The links over pvAccess: the target of their channel, and whether their puts are deferred.
+    shared: HashMap<ExternalLinkId, (RequestTarget, bool)>,
     is_stopped: bool,
 }
 
@@ -71,8 +84,10 @@ struct PendingRequest {
     is_over: bool,
     /// The newest value, and the number of the put if its completion is awaited.
     put: Option<(Value, Option<u64>)>,
+    /// The requests of the links of a shared channel; `None` for other targets.
+    shared: Option<Box<SharedRequests>>,
     is_ready: bool,
-    merged: MergedCounts,
+    losses: LinkLosses,
 }
 
 impl LinkRequests {
@@ -85,10 +100,33 @@ impl LinkRequests {
         self.enqueue(state, target);
     }
 
+    /// Requests the connection of a link over pvAccess, on the channel of all links to the PV.
+    pub fn open_shared(&self, id: ExternalLinkId, options: Arc<PvaLink>, usage: LinkUsage) {
+        let link = RequestTarget::Link(id);
+        self.states.add(link.clone(), &options.pv.to_str(), Instant::now());
+        let target = RequestTarget::Shared(Arc::new(SharedLinkKey::of(&options)));
+        let mut state = self.state.lock();
+        state.shared.insert(id, (target.clone(), options.defers));
+        // Only counts.
+        state.targets.entry(link).or_default();
+        let pending = state.targets.entry(target.clone()).or_default();
+        pending.shared.get_or_insert_default().added.push(SharedLink { id, options, usage });
+        self.enqueue(state, target);
+    }
+
     /// Requests that the channel is closed.
     pub fn close(&self, target: RequestTarget) {
         self.states.remove(&target);
         let mut state = self.state.lock();
+        if let RequestTarget::Link(link) = &target
+            && let Some((shared, _)) = state.shared.remove(link)
+        {
+            state.targets.remove(&target);
+            if let Some(requests) = state.targets.get_mut(&shared).and_then(|pending| pending.shared.as_mut()) {
+                requests.remove(*link);
+            }
+            return self.enqueue(state, shared);
+        }
         let Some(pending) = state.targets.get_mut(&target) else { return };
         if pending.open.is_some() {
             // The thread has not seen the request and may be busy for long. Removing both keeps memory bounded when a
@@ -102,21 +140,55 @@ impl LinkRequests {
     }
 
     /// Requests a put; a later put replaces it if it has not been sent yet.
-    pub fn put(&self, link: ExternalLinkId, value: Value, number: Option<u64>) {
-        let mut state = self.state.lock();
+    pub fn put(&self, link: ExternalLinkId, value: Value, number: u64, is_awaited: bool) {
+        let state = self.state.lock();
+        if state.shared.contains_key(&link) {
+            return self.put_shared(state, link, SharedPut::of(link, value, number, is_awaited));
+        }
+        let mut state = state;
         let target = RequestTarget::Link(link);
         let Some(pending) = state.targets.get_mut(&target) else { return };
         let before = pending.put.take();
-        pending.merged.puts += u64::from(before.is_some());
+        pending.losses.merged_puts += u64::from(before.is_some());
         // A put that waits for the replaced value now waits for this one.
-        let number = number.or(before.and_then(|(_, number)| number));
+        let number = is_awaited.then_some(number).or(before.and_then(|(_, number)| number));
         pending.put = Some((value, number));
         self.enqueue(state, target);
     }
 
-    /// How many values of a link were merged.
-    pub fn merged(&self, link: ExternalLinkId) -> MergedCounts {
-        self.state.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.merged).unwrap_or_default()
+    /// Requests that a forward link over pvAccess processes the record of its PV.
+    pub fn process(&self, link: ExternalLinkId) {
+        self.put_shared(self.state.lock(), link, SharedPut::forward(link));
+    }
+
+    fn put_shared(&self, mut state: MutexGuard<'_, LinkRequestQueue>, link: ExternalLinkId, put: SharedPut) {
+        let Some((target, is_deferred)) = state.shared.get(&link).cloned() else { return };
+        let is_awaited = !put.awaited.is_empty();
+        let requests = state.targets.get_mut(&target).and_then(|pending| pending.shared.as_mut());
+        let replaced = requests.map(|requests| requests.put(put, is_deferred)).unwrap_or_default();
+        for link in replaced {
+            if let Some(pending) = state.targets.get_mut(&RequestTarget::Link(link)) {
+                pending.losses.merged_puts += 1;
+            }
+        }
+        if !is_deferred || is_awaited {
+            self.enqueue(state, target);
+        }
+    }
+
+    /// Forgets a shared channel without links, unless another link was added meanwhile.
+    fn end_shared(&self, key: &Arc<SharedLinkKey>) {
+        let target = RequestTarget::Shared(key.clone());
+        let mut state = self.state.lock();
+        let is_used = state.shared.values().any(|(used, _)| *used == target);
+        if !is_used {
+            state.targets.remove(&target);
+        }
+    }
+
+    /// How many values of a link were lost.
+    pub fn losses(&self, link: ExternalLinkId) -> LinkLosses {
+        self.state.lock().targets.get(&RequestTarget::Link(link)).map(|pending| pending.losses).unwrap_or_default()
     }
 
     /// What is known about the connections.
@@ -134,8 +206,14 @@ impl LinkRequests {
 
     fn count(&self, target: &RequestTarget, n_updates: u64, n_puts: u64) {
         if let Some(pending) = self.state.lock().targets.get_mut(target) {
-            pending.merged.updates += n_updates;
-            pending.merged.puts += n_puts;
+            pending.losses.merged_updates += n_updates;
+            pending.losses.merged_puts += n_puts;
+        }
+    }
+
+    fn count_refused(&self, target: &RequestTarget) {
+        if let Some(pending) = self.state.lock().targets.get_mut(target) {
+            pending.losses.refused_puts += 1;
         }
     }
 
@@ -165,10 +243,11 @@ impl LinkRequests {
                 let Some(pending) = state.targets.get_mut(&target) else { continue };
                 pending.is_ready = false;
                 let (open, put, is_over) = (pending.open.take(), pending.put.take(), pending.is_over);
+                let shared = pending.shared.as_mut().map(|shared| Box::new(shared.take()));
                 if is_over {
                     state.targets.remove(&target);
                 }
-                return Some((target, PendingRequest { open, put, is_over, ..PendingRequest::default() }));
+                return Some((target, PendingRequest { open, put, is_over, shared, ..PendingRequest::default() }));
             }
             if !has_waiting {
                 self.changed.wait(&mut state);
@@ -189,7 +268,7 @@ impl LinkRequests {
         match &mut pending.put {
             Some((_, later)) => {
                 *later = later.or(number);
-                pending.merged.puts += 1;
+                pending.losses.merged_puts += 1;
             }
             none => *none = Some((value, number)),
         }
@@ -210,22 +289,36 @@ impl Wake for LinkWaker {
     }
 }
 
-/// The Channel Access client of an IOC. Dropping it closes everything without waiting for a server.
+/// The client of an IOC. Dropping it closes everything without waiting for a server.
 #[derive(Debug)]
 pub struct LinkClient {
     link_requests: Arc<LinkRequests>,
     context: Context,
+    own_context: Option<Context>,
 }
 
 impl LinkClient {
-    /// Starts the thread. Troubles of links are reported to `log`.
-    pub fn start(driver: &Arc<DatabaseDriver>, context: Context, log: Log) -> io::Result<LinkClient> {
+    /// Starts the thread. Troubles of links are reported to `log`. `own`: for the links over pvAccess to PVs of this IOC.
+    pub fn start(
+        driver: &Arc<DatabaseDriver>,
+        context: Context,
+        own: Option<OwnServer>,
+        log: Log,
+    ) -> io::Result<LinkClient> {
         let link_requests = driver.link_requests().clone();
-        let (driver, open_links) = (driver.clone(), HashMap::new());
-        let mut runner = LinkThread { driver, context: context.clone(), log, has_reporter: false, open_links };
+        let own_context = own.as_ref().map(|own| own.context.clone());
+        let mut runner = LinkThread {
+            driver: driver.clone(),
+            context: context.clone(),
+            own,
+            log,
+            has_reporter: false,
+            open_links: HashMap::new(),
+            shared: HashMap::new(),
+        };
         let started = link_requests.clone();
         std::thread::Builder::new().name("fodo-links".into()).spawn(move || runner.run(&started))?;
-        Ok(LinkClient { link_requests, context })
+        Ok(LinkClient { link_requests, context, own_context })
     }
 }
 
@@ -233,6 +326,7 @@ impl Drop for LinkClient {
     fn drop(&mut self) {
         self.link_requests.stop();
         self.context.close();
+        self.own_context.iter().for_each(Context::close);
     }
 }
 
@@ -240,10 +334,12 @@ impl Drop for LinkClient {
 struct LinkThread {
     driver: Arc<DatabaseDriver>,
     context: Context,
+    own: Option<OwnServer>,
     log: Log,
     /// Whether the thread that reports troubles has started; an IOC without links needs none.
     has_reporter: bool,
     open_links: HashMap<RequestTarget, OpenLink>,
+    shared: SharedChannels,
 }
 
 /// The open channel of a target.
@@ -268,6 +364,10 @@ impl LinkThread {
             };
             if pending.is_over {
                 self.open_links.remove(&target);
+                continue;
+            }
+            if let RequestTarget::Shared(key) = &target {
+                self.run_shared(link_requests, key, *pending.shared.unwrap_or_default());
                 continue;
             }
             if let Some((name, usage)) = pending.open {
@@ -433,7 +533,7 @@ fn note_event(
         }
         MonitorEvent::WrongReply(reply) if usage == LinkUsage::Reads => {
             *is_failing = true;
-            set(Some(LinkTrouble::WrongReply(*reply)));
+            set(Some(LinkTrouble::WrongReply(reply.clone())));
         }
         MonitorEvent::Disconnected => {
             *is_failing = false;
@@ -471,6 +571,7 @@ fn pass_on(driver: &DatabaseDriver, target: &RequestTarget, event: MonitorEvent)
             }
             _ => {}
         },
+        RequestTarget::Shared(_) => {}
     }
 }
 
@@ -495,7 +596,7 @@ fn outside(facts: &ChannelFacts) -> ExternalPvFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use fodo_data::{Kind, Now, Reading};
     use fodo_db::{Event, Input, Loader};
     use fodo_net::WrongReply;
@@ -504,16 +605,98 @@ mod tests {
 
     /// A link identifier from a database.
     fn link() -> ExternalLinkId {
+        links()[0]
+    }
+
+    /// Three link identifiers from a database.
+    pub(crate) fn links() -> [ExternalLinkId; 3] {
         let mut loader = Loader::default();
-        let db = br#"record(ao, "a") { field(OUT, "far") }"#;
-        loader.load("test.db", "", &mut |_| Ok(db.to_vec())).unwrap();
+        let db =
+            r#"record(ao, a) { field(OUT, far) } record(ao, b) { field(OUT, far) } record(ao, c) { field(OUT, far) }"#;
+        loader.load("test.db", "", &mut |_| Ok(db.into())).unwrap();
         let mut events = Vec::new();
         let now = Now { monotonic: Instant::now(), wall: std::time::SystemTime::now().into() };
         loader.finish().unwrap().handle(Input::Start, now, &mut events).unwrap();
-        let added = events
-            .iter()
-            .find_map(|event| if let Event::ExternalLinkAdded { link, .. } = event { Some(*link) } else { None });
-        added.unwrap()
+        let added = |event: &Event| if let Event::ExternalLinkAdded { link, .. } = event { Some(*link) } else { None };
+        let added: Vec<ExternalLinkId> = events.iter().filter_map(added).collect();
+        added.try_into().unwrap()
+    }
+
+    /// The options of a link to this PV.
+    pub(crate) fn pva_link(pv: &str) -> PvaLink {
+        PvaLink {
+            pv: pv.into(),
+            is_forward: false,
+            field: "".into(),
+            is_local: false,
+            queue_size: 4,
+            is_pipelined: false,
+            processing: fodo_db::PvaProcessing::ByServer,
+            order: 0,
+            is_atomic: false,
+            retries: false,
+            defers: false,
+            copies_time: false,
+        }
+    }
+
+    #[test]
+    fn links_over_pvaccess_to_one_pv_share_a_channel_and_their_merged_puts_are_counted() {
+        let (link_requests, [a, b, c]) = (LinkRequests::default(), links());
+        for (link, pv, defers) in [(a, "x", true), (b, "x", false), (c, "y", false)] {
+            let options = Arc::new(PvaLink { defers, ..pva_link(pv) });
+            link_requests.open_shared(link, options, LinkUsage::Writes);
+        }
+        let of_x = RequestTarget::Shared(Arc::new(SharedLinkKey::of(&pva_link("x"))));
+        let (target, pending) = link_requests.next(false).unwrap();
+        assert_eq!((target, pending.shared.unwrap().added.len()), (of_x.clone(), 2));
+        assert_eq!(link_requests.next(false).unwrap().1.shared.unwrap().added.len(), 1);
+
+        link_requests.put(a, 1.0.into(), 1, false);
+        link_requests.put(b, 2.0.into(), 7, true);
+        link_requests.put(a, 3.0.into(), 2, false);
+        link_requests.put(b, 4.0.into(), 8, false);
+
+        let (target, pending) = link_requests.next(false).unwrap();
+        let put = pending.shared.unwrap().put;
+        assert_eq!((target, put.values), (of_x, vec![(a, 3.0.into(), 2), (b, 4.0.into(), 8)]));
+        assert_eq!(put.awaited, [(b, 7)]);
+        assert_eq!([a, b, c].map(|link| link_requests.losses(link).merged_puts), [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_deferred_put_that_is_awaited_is_complete_at_once_and_its_value_waits() {
+        let (link_requests, [a, b, _]) = (LinkRequests::default(), links());
+        for (link, defers) in [(a, true), (b, false)] {
+            link_requests.open_shared(link, Arc::new(PvaLink { defers, ..pva_link("x") }), LinkUsage::Writes);
+        }
+        link_requests.next(false).unwrap();
+
+        link_requests.put(a, 1.0.into(), 7, true);
+        let completing = link_requests.next(false).unwrap().1.shared.unwrap();
+        link_requests.put(b, 2.0.into(), 1, false);
+        let sending = link_requests.next(false).unwrap().1.shared.unwrap();
+
+        assert_eq!((completing.completed, completing.put), (vec![(a, 7)], SharedPut::default()));
+        assert_eq!(sending.put.values, [(a, 1.0.into(), 7), (b, 2.0.into(), 1)]);
+        assert_eq!((sending.put.awaited, sending.completed), (vec![], vec![]));
+    }
+
+    #[test]
+    fn closed_links_over_pvaccess_leave_nothing_queued() {
+        let (link_requests, [a, ..]) = (LinkRequests::default(), links());
+        let key = Arc::new(SharedLinkKey::of(&pva_link("x")));
+
+        for _ in 0..100 {
+            link_requests.open_shared(a, Arc::new(pva_link("x")), LinkUsage::Reads);
+            link_requests.close(RequestTarget::Link(a));
+        }
+        let (target, pending) = link_requests.next(false).unwrap();
+        assert_eq!((target, pending.shared.unwrap().added.len()), (RequestTarget::Shared(key.clone()), 0));
+        link_requests.end_shared(&key);
+
+        let state = link_requests.state.lock();
+        assert_eq!((state.targets.len(), state.ready.len(), state.shared.len()), (0, 0, 0));
     }
 
     #[test]
@@ -521,18 +704,18 @@ mod tests {
         let (link_requests, link) = (LinkRequests::default(), link());
         link_requests.open(RequestTarget::Link(link), "far", LinkUsage::Writes);
 
-        link_requests.put(link, 1.0.into(), None);
-        link_requests.put(link, 2.0.into(), Some(2));
-        link_requests.put(link, 3.0.into(), None);
+        link_requests.put(link, 1.0.into(), 1, false);
+        link_requests.put(link, 2.0.into(), 2, true);
+        link_requests.put(link, 3.0.into(), 3, false);
 
         let (_, pending) = link_requests.next(false).unwrap();
         assert_eq!((pending.open.is_some(), pending.put), (true, Some((3.0.into(), Some(2)))));
-        assert_eq!(link_requests.merged(link), MergedCounts { updates: 0, puts: 2 });
-        link_requests.put(link, 5.0.into(), None);
+        assert_eq!(link_requests.losses(link), LinkLosses { merged_updates: 0, merged_puts: 2, refused_puts: 0 });
+        link_requests.put(link, 5.0.into(), 5, false);
         link_requests.restore_unsent(&RequestTarget::Link(link), 4.0.into(), Some(4));
         let (_, pending) = link_requests.next(false).unwrap();
         assert_eq!(pending.put, Some((5.0.into(), Some(4))));
-        assert_eq!(link_requests.merged(link).puts, 3);
+        assert_eq!(link_requests.losses(link).merged_puts, 3);
     }
 
     #[test]
@@ -544,7 +727,18 @@ mod tests {
         link_requests.count(&target, 3, 1);
         link_requests.count(&target, 4, 1);
 
-        assert_eq!(link_requests.merged(link), MergedCounts { updates: 7, puts: 2 });
+        assert_eq!(link_requests.losses(link), LinkLosses { merged_updates: 7, merged_puts: 2, refused_puts: 0 });
+    }
+
+    #[test]
+    fn the_updates_that_a_monitor_has_merged_are_counted_for_its_link() {
+        let (link_requests, link) = (LinkRequests::default(), link());
+        let target = RequestTarget::Link(link);
+        link_requests.open(target.clone(), "far", LinkUsage::Reads);
+
+        note_event(&link_requests, &target, LinkUsage::Reads, &MonitorEvent::Merged(3), &mut false);
+
+        assert_eq!(link_requests.losses(link), LinkLosses { merged_updates: 3, merged_puts: 0, refused_puts: 0 });
     }
 
     #[test]
@@ -561,6 +755,18 @@ mod tests {
         let held = |state: MutexGuard<'_, LinkRequestQueue>| (state.targets.len(), state.ready.len());
         assert_eq!(held(link_requests.state.lock()), (1, 1));
         assert_eq!(link_requests.next(false).unwrap().0, target("b"));
+    }
+
+    #[test]
+    fn stopped_requests_are_neither_executed_nor_kept() {
+        let (link_requests, target) = (LinkRequests::default(), RequestTarget::Input("a".into()));
+        link_requests.open(target.clone(), "a", LinkUsage::Reads);
+        assert!(!link_requests.is_stopped() && link_requests.states().reason(&target).is_some());
+
+        link_requests.stop();
+
+        assert!(link_requests.is_stopped() && link_requests.next(false).is_none());
+        assert_eq!(link_requests.states().reason(&target), None);
     }
 
     #[test]
@@ -584,11 +790,19 @@ mod tests {
             ),
             (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(false, true))], None),
             (LinkUsage::Reads, vec![MonitorEvent::Refused(Refusal::Channel)], Some(refused)),
-            (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(true, true)), MonitorEvent::WrongReply(wrong)], None),
-            (LinkUsage::Reads, vec![MonitorEvent::WrongReply(wrong)], Some(LinkTrouble::WrongReply(wrong))),
+            (
+                LinkUsage::Writes,
+                vec![MonitorEvent::Rights(facts(true, true)), MonitorEvent::WrongReply(wrong.clone())],
+                None,
+            ),
             (
                 LinkUsage::Reads,
-                vec![MonitorEvent::WrongReply(wrong), MonitorEvent::Update(Reading::bare(1.0.into()))],
+                vec![MonitorEvent::WrongReply(wrong.clone())],
+                Some(LinkTrouble::WrongReply(wrong.clone())),
+            ),
+            (
+                LinkUsage::Reads,
+                vec![MonitorEvent::WrongReply(wrong.clone()), MonitorEvent::Update(Reading::bare(1.0.into()))],
                 None,
             ),
             (LinkUsage::Reads, vec![MonitorEvent::Unresponsive], Some(LinkTrouble::Silent)),
@@ -608,7 +822,7 @@ mod tests {
 
     fn facts(may_read: bool, may_write: bool) -> ChannelFacts {
         let server = ([127, 0, 0, 1], 5064).into();
-        ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write }
+        ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write, tls: None }
     }
 
     #[test]
@@ -619,5 +833,40 @@ mod tests {
         assert_eq!(reads.mask, MonitorOptions::default().mask);
         assert_eq!((writes.request.detail, writes.request.count), (Detail::Value, 1));
         assert_eq!(writes.mask, EventMask::PROPERTY);
+    }
+
+    #[test]
+    fn only_events_that_concern_records_are_passed_to_them() {
+        let rights = to_link_event(MonitorEvent::Rights(facts(true, false)));
+        assert!(matches!(rights, Some(ExternalPvEvent::AccessRights { may_read: true, may_write: false })));
+        assert!(matches!(to_link_event(MonitorEvent::Unresponsive), Some(ExternalPvEvent::Unresponsive)));
+        assert!(matches!(to_link_event(MonitorEvent::Responsive), Some(ExternalPvEvent::Responsive)));
+        assert!(matches!(to_link_event(MonitorEvent::Disconnected), Some(ExternalPvEvent::Disconnected)));
+        assert!(to_link_event(MonitorEvent::Merged(1)).is_none());
+    }
+
+    #[test]
+    fn a_refused_put_is_a_trouble_until_a_later_put_succeeds() {
+        let context = Context::new(fodo_net::ClientConfig::with_addresses(Vec::new()));
+        let channel = context.channel("x").unwrap();
+        let monitor = channel.monitor_with(MonitorOptions::newest(), |_| ()).unwrap();
+        let mut open_link = OpenLink { channel, _monitor: monitor, writing: None, is_put_refused: false };
+        let (states, target) = (LinkStates::default(), RequestTarget::Input("x".into()));
+        states.add(target.clone(), "x", Instant::now());
+        let error = |kind| Err(Error::new("x", kind));
+        let server = ([127, 0, 0, 1], 5064).into();
+        let refused = ErrorKind::Refused { server, refusal: Refusal::WriteAccess };
+        let closed = ErrorKind::ConnectionClosed { server };
+        let connecting = Some("no server has claimed the name".to_owned());
+        let of_refusal = Some(LinkTrouble::Refused(Refusal::WriteAccess).to_string());
+
+        let mut note = |result| {
+            open_link.note_put(&states, &target, &result);
+            states.reason(&target)
+        };
+
+        assert_eq!([note(Ok(())), note(error(closed.clone()))], [connecting.clone(), connecting]);
+        assert_eq!([note(error(refused)), note(error(closed))], [of_refusal.clone(), of_refusal]);
+        assert_eq!(note(Ok(())), None);
     }
 }

@@ -54,3 +54,37 @@ impl<S: Service> std::fmt::Debug for RunningService<S> {
         f.debug_struct("RunningService").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counter(u32);
+
+    impl Service for Counter {
+        fn watch(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn turn(&mut self, _now: Now) -> NextCall {
+            self.0 += 1;
+            NextCall::Soon
+        }
+    }
+
+    #[test]
+    fn a_dropped_service_is_not_called_again_even_by_a_reactor_that_still_holds_it() {
+        let handler = Arc::new(ServiceHandler(Mutex::ranked(Rank::Leaf, Some(Counter(0)))));
+        let running = RunningService(handler.clone());
+        let call = || {
+            handler.clone().on_event(Now { monotonic: std::time::Instant::now(), wall: fodo_data::TimeStamp::NEVER })
+        };
+
+        assert!(matches!(call(), NextCall::Soon));
+        assert_eq!(handler.0.lock().as_ref().map(|counter| counter.0), Some(1));
+        assert_eq!(format!("{running:?}"), "RunningService { .. }");
+        drop(running);
+
+        assert!(matches!(call(), NextCall::OnReady) && handler.0.lock().is_none());
+    }
+}

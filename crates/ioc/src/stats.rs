@@ -12,6 +12,7 @@ use fodo_net::process::host_name;
 use fodo_net::{ClientStatus, PvTable, SharedPv};
 use jiff::Zoned;
 
+use crate::limit;
 use crate::process::{self, HostFacts, ProcessFacts};
 
 /// The version that an IOC reports in place of the version of EPICS Base.
@@ -133,7 +134,10 @@ impl IocStats {
         let before = &self.before;
         let n_beats = if before.n_beats < i32::MAX as u32 { before.n_beats + 1 } else { 1 };
         let now = LoadSample { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats };
-        let load = own_load(before, &now, host.n_processors);
+        // The start of a program says nothing about its load.
+        let is_measured = now.at.saturating_duration_since(before.at) >= limit::LOAD_MIN;
+        let load = if is_measured { own_load(before, &now, host.n_processors) } else { 0.0 };
+        let of_system = if is_measured { system_load(before, &now) } else { 0.0 };
         let known = |number: Option<u64>| number.map_or(f64::NAN, |number| number as f64);
         let (n_open, n_max) = (known(process.n_descriptors), known(process.n_descriptors_max));
         let numbers = [
@@ -142,7 +146,7 @@ impl IocStats {
             ("FD_CNT", n_open),
             ("FD_MAX", n_max),
             ("FD_FREE", n_max - n_open),
-            ("SYS_CPU_LOAD", system_load(before, &now)),
+            ("SYS_CPU_LOAD", of_system),
             ("IOC_CPU_LOAD", load),
             ("LOAD", load),
             ("CPU_CNT", host.n_processors as f64),
@@ -228,7 +232,51 @@ fn part(text: &str, index: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fodo_net::UpdateCounts;
+    use jiff::civil::DateTime;
+
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_refresh_counts_channels_free_descriptors_and_beats_that_begin_again_at_one() {
+        let client = |n_channels| ClientStatus {
+            protocol: fodo_net::Protocol::Ca,
+            address: ([127, 0, 0, 1], 4000).into(),
+            user: String::new(),
+            host: String::new(),
+            is_encrypted: false,
+            n_channels,
+            n_subscriptions: 0,
+            queued_bytes: 0,
+            n_pvs_waiting: 0,
+            updates: UpdateCounts::default(),
+            waiting: None,
+        };
+        let mut stats = IocStats::new((3, 2), &Surroundings::default());
+        let number = |stats: &IocStats, name: &str| stats.pvs[name].value().first().unwrap().to_f64().unwrap();
+        stats.before.n_beats = i32::MAX as u32 - 1;
+
+        let beats = [(); 2].map(|()| {
+            stats.refresh(&[client(2), client(3)]);
+            number(&stats, "HEARTBEAT")
+        });
+
+        assert_eq!(beats, [f64::from(i32::MAX), 1.0]);
+        assert_eq!((number(&stats, "CA_CLNT_CNT"), number(&stats, "CA_CONN_CNT")), (2.0, 5.0));
+        assert_eq!(number(&stats, "FD_FREE"), number(&stats, "FD_MAX") - number(&stats, "FD_CNT"));
+        assert_eq!(number(&stats, "LOAD"), number(&stats, "IOC_CPU_LOAD"));
+    }
+
+    #[test]
+    fn the_time_of_the_start_and_the_current_time_are_date_and_time() {
+        let stats = IocStats::new((0, 0), &Surroundings::default());
+
+        for name in ["STARTTOD", "TOD"] {
+            let text = stats.pvs[name].value().first().unwrap().to_text(None).to_string();
+            assert!(DateTime::strptime("%m/%d/%Y %H:%M:%S", &text).is_ok(), "{name} is {text}");
+        }
+    }
 
     fn at(s: u64, cpu_s: u64, worked: (u64, u64)) -> LoadSample {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();

@@ -98,6 +98,18 @@ fn frequent_page_requests_are_served_from_a_cache() {
 }
 
 #[test]
+fn debug_output_of_a_page_contains_its_address_and_that_of_its_configuration_its_path() {
+    let (page, _reactor) = serve(String::new);
+    let config = PageConfig { path: "/metrics", content_type: "text/plain", text: Box::new(String::new) };
+
+    let (page_shown, config_shown) = (format!("{page:?}"), format!("{config:?}"));
+
+    let address = page.address().to_string();
+    assert!(page_shown.contains(&address) && page_shown.contains("RunningService"), "{page_shown}");
+    assert!(config_shown.contains("/metrics"), "{config_shown}");
+}
+
+#[test]
 fn dropping_a_page_server_closes_its_port() {
     let (page, _reactor) = serve(String::new);
     let address = page.address();

@@ -11,6 +11,9 @@ use fodo_ioc::{Ioc, RecSyncConfig, RunningIoc, Surroundings};
 use fodo_net::log::Log;
 use fodo_net::{Context, ServerConfig, Value};
 
+#[path = "../../net/tests/ports/mod.rs"]
+mod ports;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const RECORDS: &str = r#"
@@ -126,7 +129,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
     };
     let config = ServerConfig::isolated();
     let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
-    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = ports::free_port();
     let config = RecSyncConfig {
         port,
         variables: vec!["BUILDING".to_owned(), "ENGINEER".to_owned()],
@@ -174,6 +177,18 @@ fn a_recceiver_receives_ping_replies_and_after_a_reconnect_all_records_again() {
     drop(meeting);
 
     assert_eq!(receiver.meet().all(), first);
+}
+
+#[test]
+fn all_records_are_sent_to_a_recceiver_that_reads_them_slice_by_slice() {
+    const N: usize = 3000;
+    let many: String = (0..N).map(|n| format!("record(ao, \"m:{n}\") {{}}\n")).collect();
+    let (_ioc, receiver) = ioc("slices", &many);
+
+    let messages = receiver.meet().all();
+
+    let is_record = |message: &&Message| matches!(message, Message::Record(..));
+    assert_eq!(messages.iter().filter(is_record).count(), N);
 }
 
 #[test]

@@ -20,10 +20,12 @@ mod rank;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-pub use parking_lot::WaitTimeoutResult;
 pub use rank::Rank;
+pub use std::sync::WaitTimeoutResult;
 
 use rank::{Held, RankOf};
 
@@ -103,13 +105,23 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 }
 
 /// A condition that threads wait for while they release a [`Mutex`].
+///
+/// The child of a fork can use its own conditions although threads of its parent were waiting. Therefore a wait uses the
+/// condition of the standard library, whose state is inside it. That of `parking_lot` is in a table of the process, which
+/// refers to the stacks of waiting threads; the child frees these stacks.
 #[derive(Debug, Default)]
-pub struct Condvar(parking_lot::Condvar);
+pub struct Condvar {
+    /// The number of threads that wait, or are about to.
+    n_waiting: AtomicUsize,
+    /// Held from the release of the lock until the thread waits, so that no notification is lost.
+    gate: std::sync::Mutex<()>,
+    notified: std::sync::Condvar,
+}
 
 impl Condvar {
     /// A condition for which no thread waits yet.
     pub const fn new() -> Condvar {
-        Condvar(parking_lot::Condvar::new())
+        Condvar { n_waiting: AtomicUsize::new(0), gate: std::sync::Mutex::new(()), notified: std::sync::Condvar::new() }
     }
 
     /// Releases the lock, waits for a notification and takes the lock again. May also return without a notification.
@@ -117,24 +129,51 @@ impl Condvar {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.held.check_only_one();
-        self.0.wait(&mut guard.guard);
+        self.with_gate(guard, |gate| drop(self.notified.wait(gate)));
     }
 
     /// As [`Condvar::wait`], for at most `timeout`.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
         guard.held.check_only_one();
-        self.0.wait_for(&mut guard.guard, timeout)
+        self.with_gate(guard, |gate| {
+            let waited = self.notified.wait_timeout(gate, timeout);
+            waited.unwrap_or_else(PoisonError::into_inner).1
+        })
+    }
+
+    /// Waits without the lock.
+    fn with_gate<T: ?Sized, R>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        wait: impl FnOnce(std::sync::MutexGuard<'_, ()>) -> R,
+    ) -> R {
+        // A thread that changes what this one waits for takes the lock later, and then sees the count.
+        self.n_waiting.fetch_add(1, Ordering::SeqCst);
+        let gate = self.locked_gate();
+        let result = parking_lot::MutexGuard::unlocked(&mut guard.guard, || wait(gate));
+        self.n_waiting.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    fn locked_gate(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes one waiting thread.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.n_waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.locked_gate());
+            self.notified.notify_one();
+        }
     }
 
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.n_waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.locked_gate());
+            self.notified.notify_all();
+        }
     }
 }
 
@@ -216,6 +255,7 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, mpsc};
+    use std::time::Instant;
 
     use super::*;
 
@@ -223,6 +263,18 @@ mod tests {
     fn panic_of(work: impl FnOnce() + Send + 'static) -> Option<String> {
         let panic = std::thread::spawn(work).join().err()?;
         panic.downcast::<String>().ok().map(|text| *text)
+    }
+
+    /// Takes a lock that another thread releases when it waits.
+    fn locked_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        let start = Instant::now();
+        loop {
+            if let Some(guard) = mutex.try_lock() {
+                return guard;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "the other thread keeps its lock");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -342,17 +394,60 @@ mod tests {
     fn a_waiting_thread_releases_its_lock_until_it_is_notified() {
         let shared = Arc::new((Mutex::new(false), Condvar::new()));
         let ours = shared.clone();
+        let (locked, is_locked) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut is_done = ours.0.lock();
+            locked.send(()).unwrap();
             while !*is_done {
                 ours.1.wait(&mut is_done);
             }
         });
+        is_locked.recv().unwrap();
 
-        *shared.0.lock() = true;
+        *locked_soon(&shared.0) = true;
         shared.1.notify_all();
 
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn one_notification_wakes_a_waiting_thread() {
+        let shared = Arc::new((Mutex::new(false), Condvar::new()));
+        let ours = shared.clone();
+        let (sender, messages) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut is_done = ours.0.lock();
+            sender.send("waits").unwrap();
+            while !*is_done {
+                ours.1.wait(&mut is_done);
+            }
+            sender.send("is woken").unwrap();
+        });
+        assert_eq!(messages.recv(), Ok("waits"));
+
+        *locked_soon(&shared.0) = true;
+        shared.1.notify_one();
+
+        assert_eq!(messages.recv_timeout(Duration::from_secs(10)), Ok("is woken"));
+    }
+
+    #[test]
+    fn a_wait_without_a_notification_ends_at_its_timeout() {
+        let (leaf, changed) = (Mutex::new(()), Condvar::new());
+
+        assert!(changed.wait_for(&mut leaf.lock(), Duration::from_millis(1)).timed_out());
+    }
+
+    #[test]
+    fn what_is_written_under_a_lock_is_read_under_it_later() {
+        let (mut mutex, lock) = (Mutex::new(1), RwLock::new(2));
+
+        *mutex.lock() += 10;
+        *mutex.get_mut() += 100;
+        *lock.write() += 10;
+
+        assert_eq!(*mutex.lock(), 111);
+        assert_eq!(*lock.read(), 12);
     }
 
     #[test]
@@ -364,6 +459,13 @@ mod tests {
         });
 
         assert_eq!(panic.is_some(), cfg!(debug_assertions));
+    }
+
+    #[test]
+    fn debug_output_of_a_lock_shows_its_contents() {
+        let (mutex, lock) = (format!("{:?}", Mutex::new(17)), format!("{:?}", RwLock::new(18)));
+
+        assert!(mutex.contains("17") && lock.contains("18"), "{mutex} {lock}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Rank {
     Engine,
     /// `ioc`: the fields that have a channel, held while a new one reads its facts.
     OpenPvs,
+    /// `ioc`: the value of a group, held while its members are read.
+    Group,
     /// `ioc`: the channels with filters of one field, held while their filters see a change.
     FilteredPvs,
     /// `ioc`: the filters of one channel.
@@ -27,7 +29,9 @@ pub enum Rank {
     Record,
     /// `lab`: the updates of one subscription.
     LoadTally,
-    /// `net`: the value of a `SharedPv`, held while it is posted.
+    /// `vclu`: the values of the PVs of a CLU, held while new ones are posted.
+    CluValues,
+    /// `net`: the value of a `SharedPv` or a `SharedStructure`, held while it is posted.
     SharedPv,
     /// `net`: the latest posts of a PV, held while the circuits that listen are notified.
     Posts,
@@ -47,6 +51,10 @@ pub enum Rank {
     NameServer,
     /// `net`: the deadlines of awaited operations.
     Deadlines,
+    /// `net`: the server of a CLU, held while it stores files and keys.
+    CluServer,
+    /// `net`: the connection to a CLU.
+    CluConnection,
     /// Every other lock: no lock is taken while it is held.
     Leaf,
 }
@@ -70,32 +78,47 @@ thread_local! {
     static HELD: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-#[cfg(debug_assertions)]
 impl RankOf {
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "only a debug build checks the order"))]
     pub(crate) const fn new(rank: Rank) -> RankOf {
-        RankOf { rank }
+        RankOf {
+            #[cfg(debug_assertions)]
+            rank,
+        }
     }
 }
 
-#[cfg(debug_assertions)]
 impl Held {
     /// Panics if a lock of this rank is out of order now, else counts it as held.
-    #[track_caller]
-    pub(crate) fn check(RankOf { rank }: RankOf) -> Held {
-        // A thread that is ending has no list any more.
-        let last = HELD.try_with(|held| held.borrow().last().copied()).ok().flatten();
-        if let Some(last) = last {
-            assert!(last < rank, "{rank:?} locked while {last:?} is held; see docs/explanations/locks.md");
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "only a debug build checks the order"))]
+    pub(crate) fn check(of: RankOf) -> Held {
+        #[cfg(debug_assertions)]
+        {
+            let rank = of.rank;
+            // A thread that is ending has no list any more.
+            let last = HELD.try_with(|held| held.borrow().last().copied()).ok().flatten();
+            if let Some(last) = last {
+                assert!(last < rank, "{rank:?} locked while {last:?} is held; see docs/explanations/locks.md");
+            }
+            let _ = HELD.try_with(|held| held.borrow_mut().push(rank));
         }
-        let _ = HELD.try_with(|held| held.borrow_mut().push(rank));
-        Held { rank }
+        Held {
+            #[cfg(debug_assertions)]
+            rank: of.rank,
+        }
     }
 
     /// Panics if this thread holds another lock.
-    #[track_caller]
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn check_only_one(&self) {
-        let n_held = HELD.try_with(|held| held.borrow().len()).unwrap_or_default();
-        assert!(n_held <= 1, "waiting with {:?} while another lock is held; see docs/explanations/locks.md", self.rank);
+        #[cfg(debug_assertions)]
+        {
+            let (rank, n_held) = (self.rank, HELD.try_with(|held| held.borrow().len()).unwrap_or_default());
+            assert!(n_held <= 1, "waiting with {rank:?} while another lock is held; see docs/explanations/locks.md");
+        }
     }
 }
 
@@ -110,24 +133,6 @@ impl Drop for Held {
             }
         });
     }
-}
-
-#[cfg(not(debug_assertions))]
-impl RankOf {
-    pub(crate) const fn new(_rank: Rank) -> RankOf {
-        RankOf {}
-    }
-}
-
-#[cfg(not(debug_assertions))]
-impl Held {
-    #[inline]
-    pub(crate) fn check(_rank: RankOf) -> Held {
-        Held {}
-    }
-
-    #[inline]
-    pub(crate) fn check_only_one(&self) {}
 }
 
 #[cfg(test)]

@@ -22,6 +22,21 @@ pub enum InterfaceSelection {
     Of(Vec<Ipv4Addr>, u16),
 }
 
+/// Which families of addresses a list may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamilies {
+    /// Channel Access.
+    Ipv4,
+    /// pvAccess.
+    Both,
+}
+
+impl AddressFamilies {
+    fn has(self, address: &SocketAddr) -> bool {
+        self == AddressFamilies::Both || address.is_ipv4()
+    }
+}
+
 /// A list of addresses that is kept up to date; see [`AddressList::refresh`].
 #[derive(Debug)]
 pub struct AddressList {
@@ -36,6 +51,7 @@ pub struct AddressList {
 /// Host names, resolved by a separate thread, since that may take long.
 struct ResolvedNames {
     hosts: Vec<Host>,
+    families: AddressFamilies,
     resolve: fn(&Host) -> Option<SocketAddr>,
     found: Mutex<Vec<HostState>>,
     is_running: AtomicBool,
@@ -61,23 +77,31 @@ impl std::fmt::Debug for ResolvedNames {
 
 impl AddressList {
     /// Creates a list with the addresses that are known without resolving names.
-    pub fn new(fixed: &[SocketAddr], hosts: &[Host], automatic: InterfaceSelection, now: Instant) -> AddressList {
-        AddressList::resolved_by(Host::resolved, fixed, hosts, automatic, now)
-    }
-
-    fn resolved_by(
-        resolve: fn(&Host) -> Option<SocketAddr>,
+    pub fn new(
+        families: AddressFamilies,
         fixed: &[SocketAddr],
         hosts: &[Host],
         automatic: InterfaceSelection,
         now: Instant,
     ) -> AddressList {
-        let mut fixed = fixed.to_vec();
-        fixed.extend(hosts.iter().filter_map(Host::address));
-        let hosts: Vec<Host> = hosts.iter().filter(|host| host.address().is_none()).cloned().collect();
+        AddressList::resolved_by((families, Host::resolved), fixed, hosts, automatic, now)
+    }
+
+    fn resolved_by(
+        (families, resolve): (AddressFamilies, fn(&Host) -> Option<SocketAddr>),
+        fixed: &[SocketAddr],
+        hosts: &[Host],
+        automatic: InterfaceSelection,
+        now: Instant,
+    ) -> AddressList {
+        let numeric = |host: &Host| host.address().filter(|address| families.has(address));
+        let mut fixed: Vec<SocketAddr> = fixed.iter().copied().filter(|address| families.has(address)).collect();
+        fixed.extend(hosts.iter().filter_map(numeric));
+        let hosts: Vec<Host> = hosts.iter().filter(|host| numeric(host).is_none()).cloned().collect();
         let names = ResolvedNames {
             found: Mutex::new(vec![HostState::Unknown; hosts.len()]),
             hosts,
+            families,
             resolve,
             is_running: AtomicBool::new(false),
             has_news: AtomicBool::new(false),
@@ -173,7 +197,8 @@ impl ResolvedNames {
         let looked_up = names.clone();
         let started = std::thread::Builder::new().name("fodo-names".into()).spawn(move || {
             for (index, host) in looked_up.hosts.iter().enumerate() {
-                looked_up.answer(index, (looked_up.resolve)(host));
+                let found = (looked_up.resolve)(host).filter(|address| looked_up.families.has(address));
+                looked_up.answer(index, found);
             }
             looked_up.has_news.store(true, Ordering::Release);
             looked_up.is_running.store(false, Ordering::Release);
@@ -225,7 +250,13 @@ mod tests {
             is_known.then(|| "10.0.0.7:5064".parse().unwrap())
         };
         let start = Instant::now();
-        let mut list = AddressList::resolved_by(resolve, &[], &[host("late.example")], InterfaceSelection::No, start);
+        let mut list = AddressList::resolved_by(
+            (AddressFamilies::Ipv4, resolve),
+            &[],
+            &[host("late.example")],
+            InterfaceSelection::No,
+            start,
+        );
 
         assert!(!refreshed(&mut list, start));
         assert_eq!(list.take_unresolved(), ["late.example"]);
@@ -244,7 +275,13 @@ mod tests {
             address.map(|text| text.parse().unwrap())
         };
         let start = Instant::now();
-        let mut list = AddressList::resolved_by(resolve, &[], &[host("moves.example")], InterfaceSelection::No, start);
+        let mut list = AddressList::resolved_by(
+            (AddressFamilies::Ipv4, resolve),
+            &[],
+            &[host("moves.example")],
+            InterfaceSelection::No,
+            start,
+        );
         let mut seen = Vec::new();
 
         for step in 0..3 {
@@ -260,16 +297,35 @@ mod tests {
         let start = Instant::now();
         let fixed = ["127.0.0.1:5064".parse().unwrap()];
 
-        let list = AddressList::new(&fixed, &[host("127.0.0.1"), host("10.0.0.1")], InterfaceSelection::No, start);
+        let list = AddressList::new(
+            AddressFamilies::Ipv4,
+            &fixed,
+            &[host("127.0.0.1"), host("10.0.0.1")],
+            InterfaceSelection::No,
+            start,
+        );
 
         assert_eq!(list.all(), [fixed[0], "10.0.0.1:5064".parse().unwrap()]);
         assert_eq!(list.deadline(), None);
     }
 
     #[test]
+    fn addresses_of_ipv6_are_used_only_where_the_protocol_has_them() {
+        let start = Instant::now();
+        let (fixed, hosts) = (["[::1]:5076".parse().unwrap()], [host("2001:db8::1"), host("127.0.0.1")]);
+
+        let [of_ca, of_pva] = [AddressFamilies::Ipv4, AddressFamilies::Both]
+            .map(|families| AddressList::new(families, &fixed, &hosts, InterfaceSelection::No, start));
+
+        assert_eq!(of_ca.all(), ["127.0.0.1:5064".parse().unwrap()]);
+        let all = ["[::1]:5076", "[2001:db8::1]:5064", "127.0.0.1:5064"];
+        assert_eq!(of_pva.all(), all.map(|text| text.parse::<SocketAddr>().unwrap()));
+    }
+
+    #[test]
     fn interfaces_are_refreshed_periodically_and_sooner_on_request() {
         let start = Instant::now();
-        let mut list = AddressList::new(&[], &[], InterfaceSelection::All(5064), start);
+        let mut list = AddressList::new(AddressFamilies::Ipv4, &[], &[], InterfaceSelection::All(5064), start);
         assert_eq!(list.deadline(), Some(start + limit::ADDRESS_REFRESH));
 
         list.refresh_soon(start);
@@ -281,7 +337,8 @@ mod tests {
     fn a_refresh_reports_a_change_only_when_due_and_addresses_differ() {
         let start = Instant::now();
         let automatic = InterfaceSelection::Of(vec![Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)], 5064);
-        let mut list = AddressList::new(&["192.0.2.1:5064".parse().unwrap()], &[], automatic, start);
+        let mut list =
+            AddressList::new(AddressFamilies::Ipv4, &["192.0.2.1:5064".parse().unwrap()], &[], automatic, start);
         let known = list.all().to_vec();
         assert_eq!(known.len(), 2, "{known:?}: a double, and what an interface is to be asked at");
         list.all.clear();
@@ -296,7 +353,7 @@ mod tests {
     #[test]
     fn an_early_refresh_request_never_delays_the_next_refresh() {
         let start = Instant::now();
-        let mut list = AddressList::new(&[], &[], InterfaceSelection::All(5064), start);
+        let mut list = AddressList::new(AddressFamilies::Ipv4, &[], &[], InterfaceSelection::All(5064), start);
 
         list.refresh_soon(start + limit::ADDRESS_REFRESH);
 
@@ -311,7 +368,13 @@ mod tests {
         for (resolve, next) in
             [(known as fn(&Host) -> _, limit::NAME_REFRESH), (|_: &Host| None, limit::ADDRESS_REFRESH)]
         {
-            let mut list = AddressList::resolved_by(resolve, &[], &[host("a.example")], InterfaceSelection::No, start);
+            let mut list = AddressList::resolved_by(
+                (AddressFamilies::Ipv4, resolve),
+                &[],
+                &[host("a.example")],
+                InterfaceSelection::No,
+                start,
+            );
             assert_eq!(list.deadline(), Some(start));
             let again = start + limit::ADDRESS_REFRESH;
 

@@ -28,6 +28,17 @@ pub enum NextCall {
     Soon,
 }
 
+impl NextCall {
+    /// The same, or at this moment if that is earlier.
+    pub(crate) fn or_at(self, at: Instant) -> NextCall {
+        match self {
+            NextCall::OnReady => NextCall::At(at),
+            NextCall::At(other) => NextCall::At(other.min(at)),
+            NextCall::Soon => NextCall::Soon,
+        }
+    }
+}
+
 /// The events of a socket that cause a turn. Each is reported once: a turn must read, or write, until the socket
 /// refuses, or request another turn with [`NextCall::Soon`]. [`Reactor`](crate::reactor::Reactor) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

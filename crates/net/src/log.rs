@@ -163,6 +163,7 @@ impl Log {
         if level > self.level {
             return;
         }
+        // By the whole address, also of IPv6: each host of a network is named. The number of keys is limited.
         let key = (peer.map(|peer| peer.ip()), what.to_owned());
         let Some(n_suppressed) = self.limiter.lock().passes(key, now.monotonic) else { return };
         // No client's PV name is longer, but a peer may send any text.

@@ -15,9 +15,58 @@
 //! ```
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
+
+use crate::limit;
+
+/// How many forks lie between this process and the one that was started as a program.
+static N_FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// How often this process, or one that it descends from, was forked without starting another program. It changes only in
+/// [`after_fork`]: what was created under another number belongs to a parent. See the example of [`after_fork`].
+pub fn n_forks() -> usize {
+    N_FORKS.load(Ordering::Relaxed)
+}
+
+/// To be called in the child after a fork that does not start another program, as `os.fork` of Python, before the child
+/// uses anything of this crate.
+///
+/// The threads of the parent do not exist in the child. So the child must neither use nor drop contexts, channels,
+/// monitors and servers of the parent; it creates its own. That is possible up to 63 forks deep.
+///
+/// # Examples
+///
+/// ```
+/// use fodo_net::process;
+///
+/// let created_under = process::n_forks();
+/// // In the child:
+/// process::after_fork();
+/// let is_of_a_parent = created_under != process::n_forks();
+/// assert!(is_of_a_parent);
+/// ```
+pub fn after_fork() {
+    N_FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What the contexts of a process share. After a fork the child has its own: the threads of the parent do not exist there,
+/// and its locks may be held for ever.
+pub(crate) struct PerProcess<T>([T; limit::FORKS]);
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new(of_each: [T; limit::FORKS]) -> PerProcess<T> {
+        PerProcess(of_each)
+    }
+
+    /// That of this process. Fails if the process was forked too often.
+    pub(crate) fn get(&self) -> io::Result<&T> {
+        let too_many = || io::Error::new(io::ErrorKind::Unsupported, "this process was forked too often");
+        self.0.get(n_forks()).ok_or_else(too_many)
+    }
+}
 
 /// Number of open descriptors of this process: files, sockets and others. `None` if the system does not report it.
 pub fn n_descriptors() -> Option<u64> {

@@ -48,7 +48,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::vec::Drain;
@@ -59,6 +59,8 @@ use slab::Slab;
 
 use crate::event_loop::{EventLoop, LoopHandle, LoopHandler, Schedule};
 pub use crate::event_loop::{NextCall, Readiness};
+use crate::limit;
+use crate::process::PerProcess;
 pub use crate::socket::{connect, shared_udp};
 pub use crate::stream::{ConnectProgress, Outgoing, WriteOutcome, connect_progress, flush, read};
 
@@ -140,14 +142,14 @@ impl Reactor {
     ///
     /// While a blocking call drives a socket itself, that socket is not registered here.
     pub(crate) fn shared() -> io::Result<Arc<Reactor>> {
-        static SHARED: OnceLock<Arc<Reactor>> = OnceLock::new();
-        static STARTING: Mutex<()> = Mutex::new(());
-        let _starting = STARTING.lock();
-        if let Some(reactor) = SHARED.get() {
+        static SHARED: PerProcess<Mutex<Option<Arc<Reactor>>>> =
+            PerProcess::new([const { Mutex::new(None) }; limit::FORKS]);
+        let mut shared = SHARED.get()?.lock();
+        if let Some(reactor) = &*shared {
             return Ok(reactor.clone());
         }
         let reactor = Arc::new(Reactor::start("fodo-client")?);
-        Ok(SHARED.get_or_init(|| reactor).clone())
+        Ok(shared.insert(reactor).clone())
     }
 
     /// Starts a thread with this name. Fails if the system provides no thread or poller.

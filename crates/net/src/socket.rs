@@ -1,7 +1,7 @@
 //! Sockets with the options that client and server need.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use rustix::event::{PollFd, Timespec};
@@ -11,7 +11,7 @@ use crate::limit;
 
 /// Starts a TCP connection; the socket is non-blocking.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     keep_alive(&socket, limit::PROBES * 8)?;
@@ -50,13 +50,14 @@ pub fn accepted(stream: TcpStream, silence: Duration) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// A non-blocking listening socket. `port` 0 selects any free port.
-pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+/// A non-blocking listening socket. Port 0 selects any free port.
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
+    set_only_ipv6(&socket, at)?;
     // Otherwise a restarted server would wait for minutes to get its port again.
     socket.set_reuse_address(cfg!(unix))?;
-    socket.bind(&SocketAddr::from((interface, port)).into())?;
+    socket.bind(&at.into())?;
     socket.listen(limit::BACKLOG)?;
     Ok(socket.into())
 }
@@ -72,6 +73,35 @@ pub fn search_udp(multicast_ttl: u32) -> io::Result<UdpSocket> {
     socket.set_multicast_ttl_v4(multicast_ttl)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     Ok(socket.into())
+}
+
+/// The same for IPv6, on this port.
+pub fn search_udp_ipv6(port: u16, multicast_ttl: u32) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    socket.set_nonblocking(true)?;
+    set_only_ipv6(&socket, any)?;
+    // As above.
+    let _ = socket.set_recv_buffer_size(1024 * 1024);
+    socket.set_multicast_hops_v6(multicast_ttl)?;
+    socket.bind(&any.into())?;
+    Ok(socket.into())
+}
+
+/// A socket for all addresses of IPv6 does not receive what is sent to those of IPv4, which have sockets of their own.
+fn set_only_ipv6(socket: &Socket, at: SocketAddr) -> io::Result<()> {
+    if at.is_ipv6() { socket.set_only_v6(true) } else { Ok(()) }
+}
+
+/// Sends a datagram; to a group of IPv6 through the interface in its address.
+pub fn send_to(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+    if let SocketAddr::V6(group) = to
+        && group.ip().is_multicast()
+    {
+        // The system uses the number in the address only for groups of one link.
+        socket2::SockRef::from(socket).set_multicast_if_v6(group.scope_id())?;
+    }
+    socket.send_to(bytes, to)
 }
 
 /// The only UDP socket of the host with this port: fails if there is another one.
@@ -104,16 +134,41 @@ pub fn multicast_udp(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io:
     Ok(socket)
 }
 
+/// The same for a group of IPv6, on the interface with this number.
+pub fn multicast_udp_ipv6(group: Ipv6Addr, index: u32, port: u16) -> io::Result<UdpSocket> {
+    let socket = shared_udp_at(SocketAddrV6::new(group, port, 0, index).into())?;
+    socket.join_multicast_v6(&group, index)?;
+    Ok(socket)
+}
+
+/// A UDP socket that sends datagrams to multicast groups to the servers of this host only.
+pub fn loopback_multicast_udp() -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST)?;
+    socket.set_multicast_loop_v4(true)?;
+    Ok(socket.into())
+}
+
 /// A UDP socket for searches and beacons that several servers of a host can share. The example of
 /// [`Reactor`](crate::reactor::Reactor) has one.
 pub fn shared_udp(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    shared_udp_at(SocketAddr::from((interface, port)))
+}
+
+/// The same at an address of either family.
+pub fn shared_udp_at(at: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    socket.set_broadcast(true)?;
+    set_only_ipv6(&socket, at)?;
+    if at.is_ipv4() {
+        socket.set_broadcast(true)?;
+    }
     socket.set_reuse_address(true)?;
     // As above.
     let _ = socket.set_recv_buffer_size(1024 * 1024);
-    socket.bind(&SocketAddr::from((interface, port)).into())?;
+    socket.bind(&at.into())?;
     Ok(socket.into())
 }
 
@@ -171,18 +226,17 @@ mod tests {
 
     #[test]
     fn sockets_are_nonblocking_and_search_sockets_may_broadcast() {
-        let port = search_udp(1).unwrap().local_addr().unwrap().port();
         for (name, socket) in [
             ("searching", search_udp(7).unwrap()),
             ("answering", shared_udp(Ipv4Addr::LOCALHOST, 0).unwrap()),
-            ("only", exclusive_udp(port).unwrap()),
+            ("only", exclusive_udp(0).unwrap()),
         ] {
             let error = socket.recv_from(&mut [0; 8]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{name}");
             assert!(socket.broadcast().unwrap(), "{name}");
         }
         assert_eq!(search_udp(7).unwrap().multicast_ttl_v4().unwrap(), 7);
-        let listener = listen(Ipv4Addr::LOCALHOST, 0).unwrap();
+        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -193,11 +247,11 @@ mod tests {
         assert!(shared_udp(Ipv4Addr::LOCALHOST, address.port()).is_ok());
         assert!(is_taken(address));
 
+        // No other test has this port of this address, and the system gives it to no socket.
+        assert!(!is_taken(SocketAddr::from(([127, 83, 0, 1], 11_999))));
+
         let repeater = exclusive_udp(0).unwrap();
-        let port = repeater.local_addr().unwrap().port();
-        assert!(exclusive_udp(port).is_err());
-        drop(repeater);
-        assert!(!is_taken(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        assert!(exclusive_udp(repeater.local_addr().unwrap().port()).is_err());
     }
 
     #[test]

@@ -34,7 +34,37 @@ impl Outgoing for fodo_ca::client::Circuit {
     }
 }
 
+impl Outgoing for crate::pva::client::PvaMachine {
+    fn ready(&mut self) -> &[u8] {
+        self.ready()
+    }
+
+    fn sent(&mut self, n: usize) {
+        self.sent(n);
+    }
+}
+
 impl Outgoing for fodo_ca::server::Circuit {
+    fn ready(&mut self) -> &[u8] {
+        self.ready()
+    }
+
+    fn sent(&mut self, n: usize) {
+        self.sent(n);
+    }
+}
+
+impl Outgoing for fodo_pva::client::Circuit {
+    fn ready(&mut self) -> &[u8] {
+        self.ready()
+    }
+
+    fn sent(&mut self, n: usize) {
+        self.sent(n);
+    }
+}
+
+impl Outgoing for fodo_pva::server::Circuit {
     fn ready(&mut self) -> &[u8] {
         self.ready()
     }

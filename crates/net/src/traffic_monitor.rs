@@ -33,7 +33,7 @@ use fodo_ca::search::Datagram;
 pub use fodo_ca::traffic::{ClientTraffic, NameState, NameTraffic, SearchMonitor, ServerTraffic};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::address_list::{AddressList, InterfaceSelection};
+use crate::address_list::{AddressFamilies, AddressList, InterfaceSelection};
 use crate::config::ClientConfig;
 use crate::repeater::Repeater;
 use crate::{clock, interfaces, limit, socket};
@@ -70,7 +70,13 @@ impl TrafficMonitor {
         Ok(TrafficMonitor {
             search_socket,
             sockets: Vec::new(),
-            addresses: AddressList::new(&addresses, &config.search_hosts, automatic, Instant::now()),
+            addresses: AddressList::new(
+                AddressFamilies::Ipv4,
+                &addresses,
+                &config.search_hosts,
+                automatic,
+                Instant::now(),
+            ),
             traffic: SearchMonitor::new(u64::from(std::process::id())),
             datagrams: Vec::new(),
             registration: None,
@@ -237,11 +243,7 @@ fn listening_sockets(port: u16) -> io::Result<Vec<UdpSocket>> {
     if !socket::is_taken(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))) {
         return Ok(vec![socket::shared_udp(Ipv4Addr::UNSPECIFIED, port)?]);
     }
-    let mut broadcasts: Vec<Ipv4Addr> =
-        interfaces::own_addresses().into_iter().filter_map(interfaces::broadcast_of).collect();
-    broadcasts.push(Ipv4Addr::BROADCAST);
-    broadcasts.sort_unstable();
-    broadcasts.dedup();
+    let broadcasts = interfaces::broadcast_addresses();
     let bound: Vec<io::Result<UdpSocket>> =
         broadcasts.into_iter().map(|broadcast| socket::shared_udp(broadcast, port)).collect();
     if bound.iter().all(Result::is_err) {
@@ -250,4 +252,48 @@ fn listening_sockets(port: u16) -> io::Result<Vec<UdpSocket>> {
         return bound.into_iter().collect::<io::Result<_>>().map_err(with_port);
     }
     Ok(bound.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_handles_a_limited_number_of_datagrams_and_reports_whether_there_are_more() {
+        let mut monitor = TrafficMonitor::searching(&ClientConfig::with_addresses(Vec::new())).unwrap();
+        let port = monitor.search_socket.local_addr().unwrap().port();
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for _ in 0..limit::TURN_DATAGRAMS + 10 {
+            sender.send_to(b"x", (Ipv4Addr::LOCALHOST, port)).unwrap();
+        }
+
+        let is_more = [monitor.receive(), monitor.receive()];
+
+        assert_eq!(is_more, [true, false]);
+    }
+
+    #[test]
+    fn a_name_is_searched_for_and_the_monitor_registers_again_only_after_a_pause() {
+        let (server, repeater) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let config = ClientConfig::with_addresses(vec![server.local_addr().unwrap()]);
+        let mut monitor = TrafficMonitor::searching(&config).unwrap();
+        let port = repeater.local_addr().unwrap().port();
+        monitor.registration = Some(RegistrationTimer { port, at: Instant::now(), _repeater: None });
+        monitor.search("x:y");
+        for socket in [&server, &repeater] {
+            socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        }
+
+        let before = Instant::now();
+        monitor.tick();
+        monitor.tick();
+        let after = Instant::now();
+
+        assert!(server.recv(&mut [0; 64]).is_ok());
+        assert_eq!(repeater.recv(&mut [0; 64]).unwrap(), fodo_ca::repeater::registration().len());
+        repeater.set_nonblocking(true).unwrap();
+        assert!(repeater.recv(&mut [0; 64]).is_err(), "it is registered");
+        let again_at = monitor.registration.unwrap().at;
+        assert!((before + limit::ADDRESS_REFRESH..=after + limit::ADDRESS_REFRESH).contains(&again_at));
+    }
 }

@@ -4,16 +4,20 @@
 mod served;
 
 use std::error::Error as _;
+use std::future::Future as _;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
+use fodo_net::reactor::Reactor;
 use fodo_net::traffic_monitor::{NameState, TrafficMonitor};
 use fodo_net::{
-    Alarm, Array, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, EventMask, Host, Monitor,
-    MonitorEvent, MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Request, Rights, Server, ServerConfig,
-    ServerError, Severity, SharedPv, Status, TimeStamp, Value, many,
+    Alarm, Array, ChannelState, ClientConfig, Context, DeferredPut, Detail, Error, ErrorKind, EventMask, Host, Monitor,
+    MonitorEvent, MonitorOptions, PutRefusal, PvTable, Reading, Refusal, Repeater, Request, Rights, Server,
+    ServerConfig, ServerError, Severity, SharedPv, SourceChain, Status, TimeStamp, Value, many,
 };
 
 use served::{cell, serve, slow_cell, start};
@@ -71,6 +75,44 @@ fn many_calls_without_a_timeout_return_their_results_in_order() {
 }
 
 #[test]
+fn many_puts_are_started_together_and_requests_after_them_follow() {
+    let cells = (0..600).map(|n| (format!("x{n}"), cell(0.0)));
+    let (_server, context) = serve(cells.collect::<PvTable>());
+    for scheme in ["ca", "pva"] {
+        let names: Vec<String> = (0..600).map(|n| format!("{scheme}://x{n}")).collect();
+        let channels: Vec<_> = many::connect(&context, &names).into_iter().map(Result::unwrap).collect();
+        for round in 1..4 {
+            let values: Vec<Value> = (0..600).map(|n| f64::from(1000 * round + n).into()).collect();
+
+            let puts = many::start_put(channels.iter().cloned().zip(values.iter().cloned()));
+            let readings = many::get(&channels, Request::default());
+
+            assert_eq!(puts.wait(), vec![Ok(()); 600], "{scheme}");
+            let received: Vec<Value> = readings.into_iter().map(|reading| reading.unwrap().value).collect();
+            assert_eq!(received, values, "{scheme}");
+        }
+    }
+}
+
+#[test]
+fn a_put_among_many_that_does_not_end_times_out_alone() {
+    let (slow, puts) = slow_cell(1.5);
+    let (_server, context) = serve([("slow", slow), ("x", cell(1.5))]);
+    let channels = ["x", "slow", "absent"].map(|name| context.channel(name).unwrap());
+    channels[..2].iter().for_each(|channel| drop(channel.connect().unwrap()));
+    let pause = Duration::from_millis(100);
+
+    let mut putting = many::start_put(channels.map(|channel| (channel, Value::from(2.5))));
+    assert!(!putting.wait_at_most(pause));
+    let [done, silent, absent] = &putting.finish(pause)[..] else { panic!() };
+
+    assert_eq!(done, &Ok(()));
+    assert!(matches!(silent.as_ref().unwrap_err().kind(), ErrorKind::NoReply { after, .. } if *after == pause));
+    assert_eq!(absent.as_ref().unwrap_err().kind(), &ErrorKind::NotFound { after: pause });
+    assert_eq!(puts.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn calls_without_a_timeout_end_after_that_of_their_context() {
     let server = start([("x", cell(1.5))]);
     let after = Duration::from_millis(30);
@@ -91,6 +133,33 @@ fn calls_without_a_timeout_end_after_that_of_their_context() {
     not_found(many::get(std::slice::from_ref(&absent), Request::default()).remove(0).unwrap_err());
     not_found(many::put([(absent.clone(), Value::from(1.0))]).remove(0).unwrap_err());
     assert_eq!(absent.state(), ChannelState::Searching);
+}
+
+#[test]
+fn a_limited_wait_is_repeated_until_the_operation_ends_or_is_finished() {
+    let (slow, puts) = slow_cell(1.5);
+    let (_server, context) = serve([("slow", slow)]);
+    let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
+    let pause = Duration::from_millis(1);
+
+    let mut putting = slow.start_put(2.5);
+    let start = Instant::now();
+    let result = loop {
+        assert!(start.elapsed() < PATIENCE);
+        if let Some(result) = putting.wait_at_most(pause) {
+            break result;
+        }
+        puts.lock().unwrap().drain(..).for_each(DeferredPut::complete);
+    };
+    assert_eq!(result, Ok(()));
+
+    let mut connecting = absent.start_connect();
+    assert_eq!(connecting.wait_at_most(pause), None);
+    assert_eq!(connecting.finish(pause).unwrap_err().kind(), &ErrorKind::NotFound { after: pause });
+    let (mut late, start) = (slow.start_get(Request::default()), Instant::now());
+    while late.wait_at_most(Duration::ZERO).is_none() {
+        assert!(start.elapsed() < PATIENCE);
+    }
 }
 
 /// A server of the array "a" that reads nothing while it handles a put, which waits for the lock; and a client of it.
@@ -250,6 +319,77 @@ fn a_name_that_no_server_accepts_is_refused_with_the_maximum_length() {
     let error = context.channel(&"x".repeat(512)).unwrap_err();
 
     assert!(error.to_string().ends_with("the name has 512 bytes; a server accepts at most 511"), "{error}");
+}
+
+#[test]
+fn a_client_and_a_server_that_poll_before_they_sleep_read_write_and_time_out_as_others() {
+    let spin = Duration::from_millis(2);
+    let (slow, _puts) = slow_cell(0.0);
+    let table = PvTable::from([("x", cell(1.5)), ("a", cell(vec![0.0])), ("slow", slow)]);
+    let config = ServerConfig { spin, payload_bytes_max: 64 << 20, ..ServerConfig::isolated() };
+    let server = Server::start(config, Arc::new(table)).unwrap();
+    let context = Context::new(ClientConfig { spin, ..server.client_config() });
+    let [x, a, slow] = ["x", "a", "slow"].map(|name| context.channel(name).unwrap());
+
+    x.put_timeout(2.5, PATIENCE).unwrap();
+    assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(2.5));
+
+    // More than the buffers of the system take at once.
+    let array = Value::from(vec![7.0; 1_000_000]);
+    a.put_timeout(array.clone(), PATIENCE).unwrap();
+    assert!(a.get_timeout(PATIENCE).unwrap().value == array);
+
+    slow.connect_timeout(PATIENCE).unwrap();
+    let start = Instant::now();
+    let error = slow.put_timeout(1.0, Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NoReply { .. }), "{error:?}");
+    assert!((Duration::from_millis(50)..PATIENCE / 2).contains(&start.elapsed()));
+}
+
+#[test]
+fn names_and_priorities_are_checked_when_a_channel_is_opened() {
+    let context = Context::new(ClientConfig::with_addresses(Vec::new()));
+    let longest = "x".repeat(511);
+
+    assert!(context.channel_at(&longest, 99).is_ok());
+    for (name, priority, reason) in [
+        ("", 0, "a channel needs a name"),
+        ("a\0b", 0, "a name cannot contain NUL"),
+        ("a", 100, "the priority must be between 0 and 99"),
+    ] {
+        let error = context.channel_at(name, priority).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Misuse { .. }) && error.to_string().ends_with(reason), "{error}");
+    }
+}
+
+#[test]
+fn debug_output_contains_names_addresses_and_settings() {
+    let (server, context) = serve([("lab:x", cell(1.5))]);
+    let x = context.channel("lab:x").unwrap();
+    x.connect_timeout(PATIENCE).unwrap();
+    let monitor = x.monitor(MonitorOptions::default());
+    // An awaited operation has a deadline.
+    let absent = context.channel("absent").unwrap();
+    let mut awaited = pin!(absent.start_get(Request::default()));
+    assert!(awaited.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_pending());
+    let search_hosts = vec![Host { name: "no-such-host.invalid".into(), port: 5064 }];
+    let searching = TrafficMonitor::searching(&ClientConfig { search_hosts, ..server.client_config() }).unwrap();
+    let circuit = format!("Circuit {{ server: 127.0.0.1:{}", server.tcp_port());
+
+    for (text, parts) in [
+        (format!("{x:?}"), vec!["lab:x", &circuit]),
+        (format!("{context:?}"), vec!["Search { config: ClientConfig", "Deadlines { timeout: 5s", &circuit]),
+        (format!("{monitor:?}"), vec!["MonitorCore { options: MonitorOptions"]),
+        (format!("{searching:?}"), vec!["ResolvedNames { hosts: [Host { name: \"no-such-host.invalid\""]),
+        (format!("{:?}", PvTable::from([("lab:y", SharedPv::new(1.5))])), vec!["lab:y"]),
+        (format!("{:?}", SourceChain::new(vec![Arc::new(PvTable::new())])), vec!["n_sources: 1"]),
+        (format!("{:?}", SharedPv::new(1.5)), vec!["kind: F64", "is_read_only: true"]),
+        (format!("{:?}", SharedPv::builder(2.5)), vec!["2.5"]),
+        (format!("{:?}", Repeater::start(0).unwrap()), vec!["Repeater { socket: "]),
+        (format!("{:?}", Reactor::start("unused").unwrap()), vec!["ReactorShared"]),
+    ] {
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn resident_bytes() -> usize {
 fn cost(raw: &mut Raw, requests: impl Iterator<Item = Vec<u8>>) -> usize {
     let before = resident_bytes();
     for request in requests {
-        raw.say(&[request, echo()]);
+        raw.send(&[request, echo()]);
         raw.until(|answer| *answer == Answer::Echo {});
     }
     resident_bytes().saturating_sub(before)

@@ -1,6 +1,7 @@
 //! Each step of connecting to a PV fails in turn, with loopback sockets that really answer searches.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
+mod ports;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod scripted;
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -13,17 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, Request};
 use fodo_ca::search::Responder;
 use fodo_data::Now;
 use fodo_engine::Sid;
-use fodo_net::client::diagnosis::{ClaimResult, Diagnosis, SearchMethod, SearchResult};
-use fodo_net::{ClientConfig, Host, Pv, Refusal, Rights, Server, ServerConfig, SharedPv, Source};
+use fodo_net::client::diagnosis::{AwaitedReply, ClaimResult, Diagnosis, SearchMethod, SearchResult};
+use fodo_net::{ClientConfig, Host, Refusal, Rights, ServedPv, Server, ServerConfig, SharedPv, Source};
 
-use scripted::{Scripted, message};
+use ports::free_port;
+use scripted::{Scripted, created, error, message};
 use served::cell;
 
-const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Claims every name for the TCP ports it was created with, until dropped.
 struct Claimer {
@@ -76,7 +79,7 @@ fn listener() -> (TcpListener, u16) {
 #[test]
 fn diagnosis_distinguishes_a_closed_port_from_a_silent_one() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let gone = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let search_addresses = vec![silent.local_addr().unwrap(), gone];
     let config = ClientConfig::with_addresses(search_addresses);
 
@@ -92,10 +95,7 @@ fn diagnosis_distinguishes_a_closed_port_from_a_silent_one() {
 
 #[test]
 fn diagnosis_reports_a_server_that_refuses_the_connection() {
-    let (listener, port) = listener();
-    drop(listener);
-
-    let diagnosis = Claimer::of(&[port]).diagnosis();
+    let diagnosis = Claimer::of(&[free_port()]).diagnosis();
 
     let found = &diagnosis.claims.first().unwrap().result;
     assert!(matches!(found, ClaimResult::NotConnected { is_refused: true, .. }), "{found:?}");
@@ -108,7 +108,10 @@ fn diagnosis_reports_a_server_that_accepts_and_stays_silent() {
     let diagnosis = Claimer::of(&[port]).diagnosis();
 
     let found = &diagnosis.claims.first().unwrap().result;
-    assert!(matches!(found, ClaimResult::Silent { after } if *after >= PATIENCE), "{found:?}");
+    assert!(
+        matches!(found, ClaimResult::Silent { after, awaited: AwaitedReply::Channel } if *after >= PATIENCE),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -153,10 +156,45 @@ fn diagnosis_connects_to_all_servers_that_claim_a_name() {
 }
 
 #[test]
+fn diagnosis_connects_to_a_limited_number_of_servers_and_to_each_once() {
+    let mut ports: Vec<u16> = (0..10).map(|_| free_port()).collect();
+    ports.insert(1, ports[0]);
+
+    let diagnosis = Claimer::of(&ports).diagnosis();
+
+    ports.remove(1);
+    let claimed: Vec<u16> = diagnosis.claims.iter().map(|claimed| claimed.server.port()).collect();
+    assert_eq!(claimed, ports[..8]);
+}
+
+#[test]
+fn diagnosis_reports_why_a_server_refuses_its_value_or_that_it_sends_none() {
+    let value_of = |server: Scripted| {
+        let config = ClientConfig::with_addresses(vec![server.address()]);
+        match Diagnosis::run("x:y", &config, PATIENCE).unwrap().claims.remove(0).result {
+            ClaimResult::Channel { value, .. } => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    let refusing = Scripted::start(|request| match request {
+        Request::CreateChan { cid, .. } => Some(created(*cid, 1)),
+        Request::ReadNotify { .. } => Some(error(request, Eca::GETFAIL, "no beam")),
+        _ => None,
+    });
+    let silent = Scripted::start(|request| match request {
+        Request::CreateChan { cid, .. } => Some(created(*cid, 1)),
+        _ => None,
+    });
+
+    let refusal = Refusal::Status { status: Eca::GETFAIL, text: "no beam".into() };
+    assert_eq!(value_of(refusing), Some(Err(refusal)));
+    assert_eq!(value_of(silent), None);
+}
+
+#[test]
 fn diagnosis_queries_name_servers_and_connects_to_the_servers_they_report() {
     let server = served::start([("x:y", cell(1.5))]);
-    let (gone, closed_port) = listener();
-    drop(gone);
+    let closed_port = free_port();
     let name_server = |port| Host { name: "127.0.0.1".into(), port };
     let name_servers = vec![name_server(closed_port), name_server(server.tcp_port())];
     let config = ClientConfig { name_servers, ..ClientConfig::with_addresses(Vec::new()) };
@@ -184,7 +222,7 @@ impl Source for Empty {
         true
     }
 
-    fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+    fn open(&self, _: &str) -> Option<ServedPv> {
         None
     }
 }
@@ -195,7 +233,7 @@ fn diagnosis_reports_a_server_that_claims_a_name_but_refuses_its_channel() {
 
     let diagnosis = Diagnosis::run("x:y", &server.client_config(), PATIENCE).unwrap();
 
-    assert_eq!(diagnosis.claims.first().unwrap().result, ClaimResult::Refused);
+    assert_eq!(diagnosis.claims.first().unwrap().result, ClaimResult::Refused { reason: String::new() });
 }
 
 #[test]

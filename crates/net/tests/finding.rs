@@ -1,15 +1,19 @@
 //! How names are found, with real sockets on loopback: name servers, beacons, the repeater, duplicates.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fodo_net::traffic_monitor::{SearchMonitor, TrafficMonitor};
 use fodo_net::{
-    ClientConfig, Context, ErrorKind, Host, Notice, Pv, Refusal, Repeater, Server, ServerConfig, SharedPv, Source,
-    Value,
+    ClientConfig, Context, ErrorKind, Host, Notice, Refusal, Repeater, ServedPv, Server, ServerConfig, SharedPv,
+    Source, Value,
 };
+
+mod ports;
+
+use ports::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,7 +28,7 @@ impl Source for Names {
         name.starts_with(self.first)
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+    fn open(&self, name: &str) -> Option<ServedPv> {
         let refuses = |n: usize| n.checked_sub(1);
         let is_refused = self.n_refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, refuses).is_ok();
         (self.serves(name) && !is_refused).then(|| SharedPv::new(1.5).into())
@@ -41,15 +45,6 @@ fn local(port: u16) -> SocketAddr {
 
 fn named(port: u16) -> Host {
     Host { name: "127.0.0.1".into(), port }
-}
-
-/// A UDP port that is currently free.
-fn free_udp() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn free_tcp() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn listening() -> (UdpSocket, SocketAddr) {
@@ -92,7 +87,7 @@ fn a_name_is_found_through_a_name_server_alone() {
 
 #[test]
 fn an_unreachable_name_server_is_reported_once_and_retried() {
-    let port = free_tcp();
+    let port = free_port();
     let config = ClientConfig { name_servers: vec![named(port)], ..ClientConfig::with_addresses(Vec::new()) };
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
@@ -241,7 +236,7 @@ fn a_beacon_of_a_starting_server_triggers_a_search_for_absent_names() {
 
 #[test]
 fn a_starting_server_sends_a_beacon_and_a_waiting_client_connects_soon() {
-    let (port, repeater_port) = (free_udp(), free_udp());
+    let (port, repeater_port) = (free_port(), free_port());
     let config = ClientConfig { repeater_port: Some(repeater_port), ..ClientConfig::with_addresses(vec![local(port)]) };
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
@@ -258,7 +253,7 @@ fn a_starting_server_sends_a_beacon_and_a_waiting_client_connects_soon() {
 
 #[test]
 fn a_client_becomes_the_repeater_if_none_runs_and_forwards_beacons() {
-    let port = free_udp();
+    let port = free_port();
     let context = Context::new(ClientConfig { repeater_port: Some(port), ..ClientConfig::with_addresses(Vec::new()) });
     let _channel = context.channel("x:1").unwrap();
     let (other, _) = listening();
@@ -339,7 +334,7 @@ fn a_traffic_monitor_does_not_intercept_searches_to_a_local_server() {
 fn a_traffic_monitor_receives_beacons_through_the_repeater() {
     let repeater = Repeater::start(0).unwrap();
     let config =
-        ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![local(free_udp())]) };
+        ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::with_addresses(vec![local(free_port())]) };
     let mut monitor = TrafficMonitor::listening(&config).unwrap();
     monitor.run(PATIENCE, |_| repeater.n_clients() == 1).unwrap();
     let (server, _) = listening();

@@ -10,9 +10,11 @@ use fodo_net::{
     Reading, Refusal, Scalar, SharedPv, Value,
 };
 
+mod ports;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
+use ports::free_port;
 use served::{cell, context, serve, slow_cell, start, start_at};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -197,9 +199,9 @@ fn a_put_whose_completion_is_dropped_is_rejected() {
 
 #[test]
 fn a_monitor_and_a_get_reconnect_to_a_restarted_server() {
-    let served = cell(1.0);
-    let (server, context) = serve([("x", served.clone())]);
-    let port = server.udp_port();
+    let (served, port) = (cell(1.0), free_port());
+    let server = start_at(port, [("x", served.clone())]);
+    let context = context(port);
     let x = context.channel("x").unwrap();
     let monitor = x.monitor(MonitorOptions::default());
     assert!(matches!(monitor.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
@@ -217,10 +219,7 @@ fn a_monitor_and_a_get_reconnect_to_a_restarted_server() {
 
 #[test]
 fn searches_pause_for_a_server_that_claims_names_but_refuses_connections() {
-    let closed_port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let closed_port = free_port();
     let liar = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     liar.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let x = context(liar.local_addr().unwrap().port()).channel("x").unwrap();

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use fodo_net::{CallbackJob, Channel, Context, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
+use fodo_net::{
+    CallbackJob, Channel, Context, EventMask, Executor, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull,
+};
 
 use served::{cell, context, serve, start};
 
@@ -110,7 +112,7 @@ fn calls_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadI
         .enumerate()
         .map(|(pv, name)| {
             let calls = calls.clone();
-            let tell = move |event| {
+            let tell = move |event: MonitorEvent| {
                 let MonitorEvent::Update(reading) = event else { return };
                 let number = reading.value.first().unwrap().to_f64().unwrap() as i64;
                 calls.lock().unwrap().push((pv, number, std::thread::current().id()));
@@ -268,13 +270,29 @@ fn an_executor_of_the_user_may_use_the_channel_and_its_panics_stop_nothing() {
 
     for number in 1..=3 {
         served.post(number);
-        let is_posted = |event| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(number));
+        let is_posted = |event: MonitorEvent| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(number));
         while !events.try_iter().any(is_posted) {
             jobs.recv_timeout(PATIENCE).unwrap().run();
         }
     }
 
     assert_eq!(x.get_timeout(PATIENCE).unwrap().value, Value::from(3));
+}
+
+#[test]
+fn a_monitor_of_no_changes_follows_the_connection_only() {
+    let (_server, context) = serve([("x", cell(1.0))]);
+    let x = context.channel("x").unwrap();
+
+    let options = |mask| MonitorOptions { mask, ..MonitorOptions::default() };
+    let connection = x.monitor(options(EventMask::NONE));
+    let values = x.monitor(options(EventMask::VALUE));
+    received(&values, 1);
+    x.put(2.0).unwrap();
+    received(&values, 2);
+
+    assert!(matches!(connection.next_timeout(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert_eq!(connection.counts().received, 0);
 }
 
 #[test]

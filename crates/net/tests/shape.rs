@@ -69,7 +69,7 @@ fn every_update_includes_the_units_if_requested() {
 #[test]
 fn a_batch_has_one_deadline_and_returns_a_result_per_channel() {
     let (_server, context) = serve([("x", cell(1.5)), ("y", cell(2.5))]);
-    let timeout = Duration::from_millis(300);
+    let timeout = Duration::from_secs(2);
     let start = std::time::Instant::now();
 
     let connected = many::connect_timeout(&context, &["x", "absent", "y", "absent too"], timeout);
@@ -103,7 +103,7 @@ fn a_batch_over_several_servers_keeps_its_order_and_reports_lost_servers() {
 
     let together = many::get(&channels, Request::default());
     drop(going);
-    let after = many::get_timeout(&channels[..6], Request::default(), Duration::from_millis(300));
+    let after = many::get_timeout(&channels[..6], Request::default(), Duration::from_secs(2));
 
     for (index, reading) in together.into_iter().enumerate() {
         let expected = if index % 3 == 0 { 2.5 } else { 1.5 };

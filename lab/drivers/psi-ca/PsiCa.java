@@ -1,22 +1,25 @@
-import java.io.BufferedReader;
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
-import java.io.IOException;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
+package lab;
+
+import static lab.Conversation.OPERATION_S_MAX;
+import static lab.Conversation.distinct;
+import static lab.Conversation.pattern;
+import static lab.Conversation.requireCounter;
+import static lab.Conversation.requireEqual;
+import static lab.Conversation.unable;
+import static lab.Conversation.within;
+import static lab.Conversation.withinAll;
+
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
+import java.util.Collections;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReferenceArray;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+
+import lab.Conversation.Request;
+import lab.Conversation.Timed;
 
 import org.epics.ca.Channel;
 import org.epics.ca.ConnectionState;
@@ -25,15 +28,8 @@ import org.epics.ca.Monitor;
 import org.epics.ca.Status;
 import org.epics.ca.data.Timestamped;
 
-/** Drives PSI's {@code org.epics.ca} for the laboratory; {@code lab/src/driver/mod.rs} describes the protocol. */
-public final class PsiCa {
-    /** Maximum time of one operation, or of many concurrent ones. The laboratory ends a slower driver earlier. */
-    private static final long OPERATION_S_MAX = 600;
-
-    private static final Pattern REQUEST = Pattern.compile("\\s*\\{\\s*\"(\\w+)\"\\s*:\\s*\\{(.*)\\}\\s*\\}\\s*");
-    private static final Pattern MEMBER = Pattern.compile("\"(\\w+)\"\\s*:\\s*(?:\"([^\"\\\\]*)\"|(\\d+))");
-    private static final Pattern PLACE = Pattern.compile("\\{(?::0(\\d+))?\\}");
-
+/** Drives PSI's {@code org.epics.ca} for the laboratory. */
+public final class PsiCa implements Conversation.Driver {
     private final String version;
     private final Context context = new Context();
     private final List<Channel<Double>> scalars = new ArrayList<>();
@@ -43,50 +39,13 @@ public final class PsiCa {
         this.version = version;
     }
 
-    public static void main(String[] arguments) throws IOException {
-        PrintStream output = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        // Prints of the library are not answers.
-        System.setOut(System.err);
-        String version = arguments.length > 0 ? arguments[0] : "";
-        String runtime = "Java " + System.getProperty("java.version") + ", " + System.getProperty("java.vm.name");
-        say(output, "{\"hello\":{\"client\":\"psi-ca\",\"version\":" + quoted(version) + ",\"runtime\":" + quoted(runtime) + "}}");
-        PsiCa driver = new PsiCa(version);
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
-            say(output, driver.answerLine(line));
-        }
-        // The library's threads would keep the process alive, and closing 100 000 channels is pointless now.
-        Runtime.getRuntime().halt(0);
+    public static void main(String[] arguments) throws Exception {
+        Conversation.serve(arguments[1], arguments[0], () -> new PsiCa(arguments[0]));
     }
 
-    private static void say(PrintStream output, String line) {
-        output.println(line);
-        output.flush();
-    }
-
-    private String answerLine(String line) {
-        try {
-            return answer(line);
-        } catch (Failed failed) {
-            return failed.answer;
-        } catch (Exception | OutOfMemoryError | StackOverflowError why) {
-            // Any error is the answer; a failure to create a thread is an OutOfMemoryError.
-            return unable(line, why.toString()).answer;
-        }
-    }
-
-    private String answer(String line) throws Exception {
-        Matcher matcher = REQUEST.matcher(line);
-        if (!matcher.matches()) {
-            throw new Failed("{\"failed\":{\"protocol\":{\"line\":" + quoted(line) + "}}}");
-        }
-        Map<String, String> members = new HashMap<>();
-        Matcher member = MEMBER.matcher(matcher.group(2));
-        while (member.find()) {
-            members.put(member.group(1), member.group(2) != null ? member.group(2) : member.group(3));
-        }
-        Request request = new Request(members);
-        return switch (matcher.group(1)) {
+    @Override
+    public String answer(Request request) throws Exception {
+        return switch (request.verb()) {
             case "open" -> open(request.text("pv"), request.number("n_channels"));
             case "get_scalars" -> getScalars(request.number("n"));
             case "move_array" -> moveArray(request.number("n_elements"), request.number("salt"), request.number("n_gets"));
@@ -98,7 +57,7 @@ public final class PsiCa {
             case "get_at_once" -> getAtOnce(request).answer(request.number("n"));
             case "put_at_once" -> putAtOnce(request).answer(request.number("n"));
             case "monitor_at_once" -> monitorAtOnce(request).answer(request.number("n"));
-            default -> throw new Failed("{\"failed\":{\"protocol\":{\"line\":" + quoted(line) + "}}}");
+            default -> throw Conversation.unknown(request);
         };
     }
 
@@ -108,7 +67,7 @@ public final class PsiCa {
             array.close();
             array = null;
         }
-        List<Channel<Double>> opened = connected(context, new ArrayList<>(java.util.Collections.nCopies(channelCount, pv)));
+        List<Channel<Double>> opened = connected(context, Collections.nCopies(channelCount, pv));
         scalars.addAll(opened);
         int countMax = 0;
         for (Channel<Double> channel : opened) {
@@ -118,8 +77,7 @@ public final class PsiCa {
             array = context.createChannel(pv, int[].class);
             within(array.connectAsync(), "connecting");
         }
-        return "{\"opened\":{\"version\":" + quoted("psi-ca " + version) + ",\"n_channels\":" + channelCount
-            + ",\"element_count_max\":" + countMax + "}}";
+        return Conversation.opened("psi-ca " + version, channelCount, countMax);
     }
 
     private String getScalars(int n) {
@@ -132,14 +90,11 @@ public final class PsiCa {
             Timestamped<Double> reading = channel.get(Timestamped.class);
             latencies[index] = System.nanoTime() - start;
             double value = reading.getValue();
-            if (!Double.isFinite(value) || value < last || reading.getSeconds() <= 0) {
-                throw wrongValue(value, "a counter at " + last + " or beyond, with its time");
-            }
+            requireCounter(value, last, reading.getSeconds());
             first = index == 0 ? value : first;
             last = value;
         }
-        return "{\"scalars\":{\"latencies_ns\":" + Arrays.toString(latencies) + ",\"first\":" + first + ",\"last\":"
-            + Math.max(first, last) + "}}";
+        return Conversation.scalars(latencies, first, last);
     }
 
     private String moveArray(int elementCount, int salt, int getCount) {
@@ -150,16 +105,9 @@ public final class PsiCa {
             long start = System.nanoTime();
             int[] came = array.get();
             latencies[round] = System.nanoTime() - start;
-            if (came.length != elementCount) {
-                throw wrongCount(came.length, elementCount);
-            }
-            int index = Arrays.mismatch(came, put);
-            if (index >= 0) {
-                throw new Failed("{\"failed\":{\"wrong_element\":{\"index\":" + index + ",\"value\":" + came[index]
-                    + ",\"expected\":" + put[index] + "}}}");
-            }
+            requireEqual(came, put);
         }
-        return "{\"array\":{\"latencies_ns\":" + Arrays.toString(latencies) + ",\"n_elements\":" + elementCount + "}}";
+        return Conversation.array(latencies, elementCount);
     }
 
     private Timed createContexts(int n, String pv) throws Exception {
@@ -224,15 +172,15 @@ public final class PsiCa {
     private Timed connectAtOnce(Request request) throws Exception {
         List<String> names = request.names();
         List<Channel<Double>> channels = new ArrayList<>(names.size());
-        CompletableFuture<?>[] futures = new CompletableFuture<?>[names.size()];
+        List<CompletableFuture<?>> futures = new ArrayList<>(names.size());
         long start = System.nanoTime();
-        for (int index = 0; index < futures.length; index++) {
-            Channel<Double> channel = context.createChannel(names.get(index), Double.class);
+        for (String name : names) {
+            Channel<Double> channel = context.createChannel(name, Double.class);
             channels.add(channel);
-            futures[index] = channel.connectAsync();
+            futures.add(channel.connectAsync());
         }
         long created = System.nanoTime();
-        within(CompletableFuture.allOf(futures), "connecting");
+        withinAll(futures, "connecting");
         long ns = System.nanoTime() - start;
         return new Timed(ns, created - start, connectedCount(channels), closeAll(channels));
     }
@@ -244,7 +192,7 @@ public final class PsiCa {
         for (Channel<Double> channel : channels) {
             gets.add(channel.getAsync(Timestamped.class));
         }
-        within(CompletableFuture.allOf(gets.toArray(new CompletableFuture<?>[0])), "get");
+        withinAll(gets, "get");
         long ns = System.nanoTime() - start;
         request.check(gets.stream().map(get -> get.join().getValue()).toList());
         return new Timed(ns, -1, gets.size(), closeAll(channels));
@@ -257,7 +205,7 @@ public final class PsiCa {
         for (int index = 0; index < channels.size(); index++) {
             puts.add(channels.get(index).putAsync(request.held(index) + 0.5));
         }
-        within(CompletableFuture.allOf(puts.toArray(new CompletableFuture<?>[0])), "put");
+        withinAll(puts, "put");
         long ns = System.nanoTime() - start;
         List<Double> values = new ArrayList<>();
         for (Channel<Double> channel : channels) {
@@ -271,7 +219,7 @@ public final class PsiCa {
         return new Timed(ns, -1, done, closeAll(channels));
     }
 
-    /** Uses the default notification service: the other two took the same time, within their scatter. */
+    /** Uses the notification service that the property of the virtual machine selects. */
     private Timed monitorAtOnce(Request request) throws Exception {
         List<Channel<Double>> channels = connected(context, request.names());
         AtomicReferenceArray<Double> values = new AtomicReferenceArray<>(channels.size());
@@ -310,18 +258,12 @@ public final class PsiCa {
             channels.add(channel);
             futures.add(channel.connectAsync());
         }
-        within(CompletableFuture.allOf(futures.toArray(new CompletableFuture<?>[0])), "connecting");
+        withinAll(futures, "connecting");
         return channels;
     }
 
     private static int connectedCount(List<Channel<Double>> channels) {
         return (int) channels.stream().filter(channel -> channel.getConnectionState() == ConnectionState.CONNECTED).count();
-    }
-
-    private static int distinct(List<?> objects) {
-        Map<Object, Boolean> seen = new java.util.IdentityHashMap<>();
-        objects.forEach(object -> seen.put(object, true));
-        return seen.size();
     }
 
     private static long closeAll(List<Channel<Double>> channels) {
@@ -335,130 +277,5 @@ public final class PsiCa {
         long start = System.nanoTime();
         contexts.forEach(Context::close);
         return System.nanoTime() - start;
-    }
-
-    private static int[] pattern(int elementCount, int salt) {
-        int[] elements = new int[elementCount];
-        for (int index = 0; index < elementCount; index++) {
-            elements[index] = (int) (index * 2654435761L) ^ salt;
-        }
-        return elements;
-    }
-
-    private static void within(CompletableFuture<?> future, String what) throws Exception {
-        try {
-            future.get(OPERATION_S_MAX, TimeUnit.SECONDS);
-        } catch (java.util.concurrent.ExecutionException why) {
-            throw unable(what, String.valueOf(why.getCause()));
-        }
-    }
-
-    private static Failed unable(String what, String why) {
-        return new Failed("{\"failed\":{\"operation\":{\"what\":" + quoted(what) + ",\"why\":" + quoted(why) + "}}}");
-    }
-
-    private static Failed wrongValue(double value, String expected) {
-        String number = Double.isFinite(value) ? Double.toString(value) : "null";
-        return new Failed("{\"failed\":{\"wrong_value\":{\"value\":" + number + ",\"expected\":" + quoted(expected) + "}}}");
-    }
-
-    private static Failed wrongCount(int n, int expected) {
-        return new Failed("{\"failed\":{\"wrong_count\":{\"n\":" + n + ",\"expected\":" + expected + "}}}");
-    }
-
-    private static String quoted(String text) {
-        StringBuilder quoted = new StringBuilder("\"");
-        for (char letter : text.toCharArray()) {
-            if (letter == '"' || letter == '\\') {
-                quoted.append('\\').append(letter);
-            } else {
-                quoted.append(letter < ' ' ? ' ' : letter);
-            }
-        }
-        return quoted.append('"').toString();
-    }
-
-    /** A failure: the complete answer. */
-    private static final class Failed extends RuntimeException {
-        private static final long serialVersionUID = 1;
-        private final String answer;
-
-        private Failed(String answer) {
-            super(answer);
-            this.answer = answer;
-        }
-    }
-
-    /** The result of a batch; {@code createdNs} is -1 where creation is not measured separately. */
-    private record Timed(long ns, long createdNs, int n, long closeNs) {
-        private String answer(int expected) {
-            if (n != expected) {
-                throw wrongCount(n, expected);
-            }
-            String created = createdNs < 0 ? "" : ",\"created_ns\":" + createdNs;
-            return "{\"timed\":{\"ns\":" + ns + created + ",\"close_ns\":" + closeNs + ",\"n\":" + n + "}}";
-        }
-    }
-
-    /** The members of a request. */
-    private record Request(Map<String, String> members) {
-        private String text(String name) {
-            String text = members.get(name);
-            if (text == null) {
-                throw new Failed("{\"failed\":{\"protocol\":{\"line\":" + quoted("missing " + name) + "}}}");
-            }
-            return text;
-        }
-
-        private int number(String name) {
-            // A salt is an unsigned 32-bit number.
-            return (int) Long.parseLong(text(name));
-        }
-
-        private boolean isEqual() {
-            return !text("variant").equals("distinct");
-        }
-
-        private boolean isNumbered() {
-            return PLACE.matcher(text("pattern")).find();
-        }
-
-        /** The value of the numbered PV at {@code index}: its number. */
-        private double held(int index) {
-            return isEqual() ? 0 : index;
-        }
-
-        private List<String> names() {
-            String pattern = text("pattern");
-            Matcher place = PLACE.matcher(pattern);
-            boolean isNumbered = place.find();
-            List<String> names = new ArrayList<>();
-            for (int index = 0; index < number("n"); index++) {
-                if (!isNumbered) {
-                    names.add(pattern);
-                    continue;
-                }
-                String number = Integer.toString(isEqual() ? 0 : index);
-                int width = place.group(1) == null ? 0 : Integer.parseInt(place.group(1));
-                String zeros = "0".repeat(Math.max(0, width - number.length()));
-                names.add(pattern.substring(0, place.start()) + zeros + number + pattern.substring(place.end()));
-            }
-            return names;
-        }
-
-        /** The value of a numbered PV must be its number; any other PV is a counter. */
-        private void check(List<Double> values) {
-            if (values.size() != number("n")) {
-                throw wrongCount(values.size(), number("n"));
-            }
-            for (int index = 0; index < values.size(); index++) {
-                double value = values.get(index);
-                if (isNumbered() && value != held(index)) {
-                    throw wrongValue(value, Double.toString(held(index)));
-                } else if (!Double.isFinite(value) || value < 0) {
-                    throw wrongValue(value, "a counter");
-                }
-            }
-        }
     }
 }

@@ -14,7 +14,9 @@ class Aioca:
         await aioca.connect(names, timeout=None)
         for name, of_pv in zip(names, talliers):
             for tally in of_pv:
-                subscription = aioca.camonitor(name, updater(tally), format=aioca.FORMAT_TIME, all_updates=True)
+                shape = aioca.FORMAT_RAW if tally.is_raw else aioca.FORMAT_TIME
+                callback = tally.append or updater(tally)
+                subscription = aioca.camonitor(name, callback, format=shape, all_updates=True)
                 self.subscriptions.append(subscription)
 
     def merged(self) -> int:

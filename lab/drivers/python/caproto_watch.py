@@ -21,7 +21,7 @@ class Caproto:
         for pv, of_pv in zip(pvs, talliers):
             for index, tally in enumerate(of_pv):
                 # caproto merges equal subscriptions of a PV; a number that is not sent keeps them separate.
-                subscription = pv.subscribe(data_type="time", to=float(index))
+                subscription = pv.subscribe(data_type="native" if tally.is_raw else "time", to=float(index))
                 update = updater(tally)
                 subscription.add_callback(update)
                 self.kept += [subscription, update]
@@ -31,6 +31,10 @@ class Caproto:
 
 
 def updater(tally: Tallier):  # noqa: ANN201
+    append = tally.append
+    if append is not None:
+        return lambda _subscription, response: append(response.data[0])
+
     def update(_subscription: Any, response: Any) -> None:
         stamp = response.metadata.stamp
         tally(response.data[0], (EPICS_EPOCH_S + stamp.secondsSinceEpoch) * 1_000_000_000 + stamp.nanoSeconds)

@@ -28,6 +28,7 @@ BATCHES = (
     "connect_one_by_one",
     "connect_at_once",
     "get_at_once",
+    "get_whole_at_once",
     "monitor_at_once",
     "put_at_once",
     "commands",

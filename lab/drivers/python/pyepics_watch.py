@@ -35,7 +35,8 @@ class Pyepics:
         for chid, of_pv in zip(chids, talliers):
             for tally in of_pv:
                 update = updater(tally)
-                self.kept += [update, ca.create_subscription(chid, ftype=dbr.TIME_DOUBLE, callback=update)]
+                form = dbr.DOUBLE if tally.is_raw else dbr.TIME_DOUBLE
+                self.kept += [update, ca.create_subscription(chid, ftype=form, callback=update)]
         ca.flush_io()
 
     def merged(self) -> int:
@@ -43,6 +44,10 @@ class Pyepics:
 
 
 def updater(tally: Tallier):  # noqa: ANN201
+    append = tally.append
+    if append is not None:
+        return lambda value=None, **_about: append(value)
+
     def update(value: Any = None, timestamp: float = 0.0, **_about: Any) -> None:
         tally(value, int(timestamp * 1e9))
 

@@ -3,6 +3,10 @@
 A watcher is a class with a coroutine ``watch`` that subscribes to PVs, and a method ``merged`` that returns how
 many updates the client itself has merged so far. This module counts each update, on the thread on which the
 client calls back.
+
+The second argument says what is recorded of an update. ``every``: its number and latency are counted at once.
+``raw`` and ``time``: its value is stored, which costs a fraction of that, and counted later; one subscription of a
+hundred also counts latencies. With ``raw`` only that one requests time stamps from the server.
 """
 
 import asyncio
@@ -10,6 +14,7 @@ import json
 import os
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,7 +24,25 @@ LATENCY_NS_MAX = 60_000_000_000
 #: Seconds from the POSIX epoch to the EPICS epoch.
 EPICS_EPOCH_S = 631_152_000
 
-Tallier = Callable[[float, int], None]
+#: Of so many subscriptions one measures latency, if values are stored.
+PROBE_EVERY = 100
+
+Decoder = Callable[[int, float], int | None]
+
+
+class Tallier(Protocol):
+    """Where a watcher reports the updates of one subscription."""
+
+    #: If not ``None``, it takes values and no time stamps are needed: the cheapest callback.
+    append: Callable[[float], None] | None
+    #: Whether the subscription requests values without time stamps.
+    is_raw: bool
+
+    def __call__(self, value: float, stamp_unix_ns: int, /) -> None:
+        """Takes an update on arrival, with its time stamp."""
+
+    def has_begun(self) -> bool:
+        """Whether an update was received."""
 
 
 def checked(pv: int, value: float) -> int | None:
@@ -42,8 +65,10 @@ class Tally:
 
     __slots__ = ("decode", "duplicates", "gap_ns_max", "last", "last_ns", "latencies", "missing", "out_of_order")
     __slots__ += ("pv", "received", "wrong")
+    append = None
+    is_raw = False
 
-    def __init__(self, pv: int, decode: Callable[[int, float], int | None], latencies: dict[int, int]) -> None:
+    def __init__(self, pv: int, decode: Decoder, latencies: dict[int, int]) -> None:
         self.pv = pv
         self.decode = decode
         self.latencies = latencies
@@ -54,8 +79,13 @@ class Tally:
         self.received = self.missing = self.duplicates = self.out_of_order = self.wrong = self.gap_ns_max = 0
         self.last_ns: int | None = None
 
+    def has_begun(self) -> bool:
+        return self.last is not None
+
+    def count(self) -> None:
+        """Does nothing: each update was counted on arrival."""
+
     def add(self, value: float, stamp_unix_ns: int) -> None:
-        """Counts an update on arrival, with its time stamp."""
         latency_ns = min(max(time.time_ns() - stamp_unix_ns, 1), LATENCY_NS_MAX)
         now_ns = time.perf_counter_ns()
         if self.last_ns is not None and now_ns - self.last_ns > self.gap_ns_max:
@@ -83,6 +113,68 @@ class Tally:
             self.missing += number - last - 1
             self.last = number
 
+    __call__ = add
+
+
+class Record:
+    """The values of one subscription, stored on arrival and counted later as by ``Tally``."""
+
+    __slots__ = ("append", "duplicates", "is_raw", "last", "missing", "out_of_order", "received", "values", "wrong")
+    gap_ns_max = 0
+
+    def __init__(self, is_raw: bool) -> None:
+        self.is_raw = is_raw
+        self.values = array("d")
+        self.append = self.values.append
+        self.last = -1
+        self.restart()
+
+    def restart(self) -> None:
+        if self.values:
+            self.count()
+        self.received = self.missing = self.duplicates = self.out_of_order = self.wrong = 0
+
+    def has_begun(self) -> bool:
+        return self.last >= 0 or len(self.values) > 0
+
+    def __call__(self, value: float, _stamp_unix_ns: int) -> None:
+        self.append(value)
+
+    def count(self) -> None:
+        """Counts the stored values and removes them; more may be appended meanwhile."""
+        values = self.values[:]
+        del self.values[: len(values)]
+        last = self.last
+        for value in values:
+            number = plain(0, value)
+            if last < 0:
+                # The first update is the value before the load; it only sets where counting starts.
+                self.wrong += number is None
+                last = -1 if number is None else number
+                continue
+            self.received += 1
+            if number is None:
+                self.wrong += 1
+            elif number == last + 1:
+                last = number
+            elif number == last:
+                self.duplicates += 1
+            elif number < last:
+                self.out_of_order += 1
+            else:
+                self.missing += number - last - 1
+                last = number
+        self.last = last
+
+
+def recorded() -> str:
+    return sys.argv[2] if len(sys.argv) > 2 else "every"
+
+
+def is_counted_at_once() -> bool:
+    """Whether each update is counted on arrival; otherwise the load is of study 002."""
+    return recorded() == "every"
+
 
 class Watcher(Protocol):
     """A client that subscribes."""
@@ -97,11 +189,12 @@ class Watcher(Protocol):
 class Load:
     """Answers the requests of one load."""
 
-    def __init__(self, watcher: Watcher, decode: Callable[[int, float], int | None]) -> None:
+    def __init__(self, watcher: Watcher, decode: Decoder) -> None:
         self.watcher = watcher
         self.decode = decode
+        self.recorded = recorded()
         self.latencies: dict[int, int] = {}
-        self.tallies: list[Tally] = []
+        self.tallies: list[Tally | Record] = []
         self.merged_before = 0
 
     async def answer(self, line: str) -> dict[str, Any]:
@@ -116,17 +209,22 @@ class Load:
         return {"failed": {"why": f"this watcher does not support {verb}"}}
 
     async def watch(self, n_pvs: int, n_subscriptions: int) -> dict[str, Any]:
-        tallies = [[Tally(pv, self.decode, self.latencies) for _ in range(n_subscriptions)] for pv in range(n_pvs)]
-        self.tallies = [tally for of_pv in tallies for tally in of_pv]
-        names = [f"load:{pv:06}" for pv in range(n_pvs)]
-        await self.watcher.watch(names, [[tally.add for tally in of_pv] for of_pv in tallies])
+        self.tallies = [self.tally(index, n_subscriptions) for index in range(n_pvs * n_subscriptions)]
+        by_pv = [self.tallies[first : first + n_subscriptions] for first in range(0, len(self.tallies), max(n_subscriptions, 1))]
+        await self.watcher.watch([f"load:{pv:06}" for pv in range(n_pvs)], by_pv)
         deadline = time.monotonic() + FIRST_UPDATES_S_MAX
-        while any(tally.last is None for tally in self.tallies):
-            if time.monotonic() > deadline:
-                n_begun = sum(tally.last is not None for tally in self.tallies)
-                return {"failed": {"why": f"{n_begun} of {len(self.tallies)} first updates were received"}}
-            await asyncio.sleep(0.01)
+        for tally in self.tallies:
+            while not tally.has_begun():
+                if time.monotonic() > deadline:
+                    n_begun = sum(tally.has_begun() for tally in self.tallies)
+                    return {"failed": {"why": f"{n_begun} of {len(self.tallies)} first updates were received"}}
+                await asyncio.sleep(0.01)
         return {"watching": {"n_subscriptions": len(self.tallies)}}
+
+    def tally(self, index: int, n_subscriptions: int) -> Tally | Record:
+        if self.recorded == "every" or index % PROBE_EVERY == 0:
+            return Tally(index // n_subscriptions, self.decode, self.latencies)
+        return Record(self.recorded == "raw")
 
     def restart(self) -> None:
         self.latencies.clear()
@@ -135,6 +233,8 @@ class Load:
         self.merged_before = self.watcher.merged()
 
     def tallied(self) -> dict[str, Any]:
+        for tally in self.tallies:
+            tally.count()
         names = ("received", "missing", "duplicates", "out_of_order", "wrong")
         sums: dict[str, float] = {name: sum(getattr(tally, name) for tally in self.tallies) for name in names}
         sums["longest_gap_ms"] = max((tally.gap_ns_max for tally in self.tallies), default=0) / 1e6
@@ -143,11 +243,11 @@ class Load:
         return {"sums": sums, "merged": merged, "received": sums["received"] + merged, "latencies": latencies}
 
 
-async def converse(watcher_class: type, decode: Callable[[int, float], int | None]) -> None:
+async def converse(watcher_class: type, load_class: type[Load], decode: Decoder) -> None:
     output = sys.stdout
     # Prints of a library are not answers.
     sys.stdout = sys.stderr
-    load = Load(watcher_class(), decode)
+    load = load_class(watcher_class(), decode)
     print(READY, file=output, flush=True)
     loop = asyncio.get_running_loop()
     # Updates arrive meanwhile, some of them in this loop.
@@ -159,8 +259,8 @@ async def converse(watcher_class: type, decode: Callable[[int, float], int | Non
         print(json.dumps(content), file=output, flush=True)
 
 
-def serve(watcher_class: type) -> None:
+def serve(watcher_class: type, load_class: type[Load] = Load) -> None:
     """Answers requests until the end of the input, then exits without waiting for threads."""
     decode = {"checked": checked, "plain": plain}[sys.argv[1]]
-    asyncio.run(converse(watcher_class, decode))
+    asyncio.run(converse(watcher_class, load_class, decode))
     os._exit(0)

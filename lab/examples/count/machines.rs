@@ -6,7 +6,7 @@ use std::time::Duration;
 use fodo_ca::client::{self, Circuit as Client};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::server::{self, Circuit as Server, ReadReply};
-use fodo_data::{Alarm, EventMask, Now, Reading, TimeStamp, Value};
+use fodo_data::{EventMask, Now, Reading, TimeStamp, Value};
 use fodo_engine::ring::{Cursor, Post, Ring};
 use fodo_engine::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
@@ -109,12 +109,7 @@ fn sent_by_server(server: &mut Server) -> Vec<u8> {
 }
 
 fn reading() -> Reading {
-    Reading {
-        value: Value::from(21.5),
-        alarm: Alarm::default(),
-        time: TimeStamp::from_epics(1_000_000_000, 0),
-        meta: None,
-    }
+    Reading { time: TimeStamp::from_epics(1_000_000_000, 0), ..Reading::bare(Value::from(21.5)) }
 }
 
 /// Checks the size of the messages of one round.

@@ -10,6 +10,8 @@ mod machines;
 mod peer;
 mod server;
 
+use fodo_net::Protocol;
+
 /// Number of PVs, each a channel of one circuit; a round has one operation for each.
 const N_PVS: u32 = 1000;
 
@@ -17,7 +19,7 @@ const N_PVS: u32 = 1000;
 type Path = fn(u32);
 
 /// All paths by name.
-const PATHS: [(&str, Path); 13] = [
+const PATHS: [(&str, Path); 17] = [
     ("encode-request", machines::encode_request),
     ("decode-request", machines::decode_request),
     ("encode-answer", machines::encode_answer),
@@ -26,11 +28,15 @@ const PATHS: [(&str, Path); 13] = [
     ("decode-update", machines::decode_update),
     ("post", machines::post),
     ("drain", machines::drain),
-    ("serve-read", server::serve_reads),
-    ("serve-update", server::serve_updates),
+    ("serve-read", |n| server::serve_reads(Protocol::Ca, n)),
+    ("serve-update", |n| server::serve_updates(Protocol::Ca, n)),
     ("get", client::get),
-    ("get-many", client::get_many),
-    ("dispatch-update", client::dispatch_updates),
+    ("get-many", |n| client::get_many(Protocol::Ca, n)),
+    ("dispatch-update", |n| client::dispatch_updates(Protocol::Ca, n)),
+    ("dispatch-row", |n| client::dispatch_rows(Protocol::Ca, n)),
+    ("pva-serve-read", |n| server::serve_reads(Protocol::Pva, n)),
+    ("pva-serve-update", |n| server::serve_updates(Protocol::Pva, n)),
+    ("pva-get-many", |n| client::get_many(Protocol::Pva, n)),
 ];
 
 fn main() {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use fodo_net::{
-    Alarm, Completion, EventMask, Kind, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server, ServerConfig,
-    Source, TimeStamp, Value,
+    Completion, EventMask, Kind, Peer, Post, Posts, Protocol, PutRefusal, Pv, PvFacts, Reading, ServedPv, Server,
+    ServerConfig, Source, TimeStamp, Value,
 };
 
 use crate::{N_PVS, peer};
@@ -40,8 +40,8 @@ impl Source for Numbers {
         self.find(name).is_some()
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        self.find(name).map(|number| number.clone() as Arc<dyn Pv>)
+    fn open(&self, name: &str) -> Option<ServedPv> {
+        self.find(name).map(|number| ServedPv::Flat(number.clone()))
     }
 }
 
@@ -59,7 +59,7 @@ impl Pv for Number {
 
     fn read(&self) -> Reading {
         let value = Value::from(f64::from(self.present.load(Ordering::Relaxed)));
-        Reading { value, alarm: Alarm::default(), time: TimeStamp::from_epics(1_000_000_000, 0), meta: None }
+        Reading { time: TimeStamp::from_epics(1_000_000_000, 0), ..Reading::bare(value) }
     }
 
     fn put(&self, _: Value, _: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
@@ -84,16 +84,24 @@ pub fn start() -> Server {
     Server::start(ServerConfig::isolated(), Numbers::new()).unwrap()
 }
 
+/// The port at which a server receives searches of a protocol.
+pub fn udp_port(server: &Server, protocol: Protocol) -> u16 {
+    match protocol {
+        Protocol::Pva => server.pva_udp_port().unwrap(),
+        _ => server.udp_port(),
+    }
+}
+
 /// Read requests, from the socket to their replies in it; the requests of a round arrive together.
-pub fn serve_reads(n_rounds: u32) {
+pub fn serve_reads(protocol: Protocol, n_rounds: u32) {
     let server = start();
-    peer::run_client("get", server.udp_port(), n_rounds);
+    peer::run_client("get", protocol, udp_port(&server, protocol), n_rounds);
 }
 
 /// Changes of PVs, to the bytes of their updates in the socket of the single client that monitors them.
-pub fn serve_updates(n_rounds: u32) {
+pub fn serve_updates(protocol: Protocol, n_rounds: u32) {
     let server = start();
-    peer::run_client("monitor", server.udp_port(), n_rounds);
+    peer::run_client("monitor", protocol, udp_port(&server, protocol), n_rounds);
     let counts = server.update_counts();
     assert_eq!((counts.sent, counts.merged), (u64::from(n_rounds) * u64::from(N_PVS), 0));
 }

@@ -8,7 +8,7 @@ use super::{ConnectedChannels, DriverFailure, Timed};
 
 /// This program, as a command to add arguments to.
 pub fn this_program() -> Result<Command, DriverFailure> {
-    std::env::current_exe().map(Command::new).map_err(|why| failed(why.to_string()))
+    crate::program::path().map(Command::new).map_err(|why| failed(why.to_string()))
 }
 
 /// Runs `command` for each name, one after the other. The first number in each output must be the PV's value.

@@ -1,37 +1,62 @@
 //! Drivers in other languages: finding, preparing at first use, and starting them.
 //!
 //! Their sources are embedded in this program, which writes them into the peers' environment, so that the laboratory
-//! runs from any directory. The Java driver is compiled there once; Maven fetches its library.
+//! runs from any directory. Drivers in Java and C++ are compiled there once.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::DriverFailure;
-use crate::load::tally::NumberEncoding;
-use crate::peers::Peers;
+use super::conversation::protocol_of_names;
+use super::java::JavaClient;
+use crate::load::tally::{NumberEncoding, UpdateRecording};
+use crate::peers::{self, Peers};
 use crate::process::{Launch, Ports};
+use crate::protocol::LabProtocol;
+use crate::server::ServerKind;
 
 /// The peers in Python, with pinned versions.
 const LIST_PATH: &str = "conformance/peers/requirements.txt";
 
 /// Imported by every driver in Python.
-const PROTOCOL: (&str, &str) = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
+const PROTOCOL: SourceFile = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
 
 /// Imported by every watcher of a load in Python.
-const WATCH: (&str, &str) = ("watch.py", include_str!("../../drivers/python/watch.py"));
+const WATCH: SourceFile = ("watch.py", include_str!("../../drivers/python/watch.py"));
 
-/// Maven project that fetches PSI's library and its dependencies.
-const POM: (&str, &str) = ("pom.xml", include_str!("../../drivers/psi-ca/pom.xml"));
+/// Written last, so that an interrupted preparation starts again.
+const READY: &str = "ready";
 
-/// The driver in Java.
-const PSI_CA: (&str, &str) = ("PsiCa.java", include_str!("../../drivers/psi-ca/PsiCa.java"));
+/// The driver of the package `fodo`.
+const FODO_DRIVER: SourceFile = ("fodo_driver.py", include_str!("../../drivers/python/fodo_driver.py"));
 
-/// The watcher of a load in Java.
-const PSI_CA_WATCH: (&str, &str) = ("PsiCaWatch.java", include_str!("../../drivers/psi-ca/PsiCaWatch.java"));
+/// The watcher of the package `fodo`.
+const FODO_WATCH: SourceFile = ("fodo_watch.py", include_str!("../../drivers/python/fodo_watch.py"));
+
+/// Imported by every server of counters in Python.
+const COUNTERS: SourceFile = ("counters.py", include_str!("../../drivers/python/counters.py"));
+
+/// The driver and watcher of pvxs in C++.
+const PVXS: [SourceFile; 1] = [("pvxs.cpp", include_str!("../../drivers/pvxs/pvxs.cpp"))];
+
+/// A file of a driver: its name and its text.
+pub(super) type SourceFile = (&'static str, &'static str);
+
+/// The language of a driver, with its files.
+enum Implementation {
+    Python {
+        driver: SourceFile,
+        watcher: SourceFile,
+    },
+    /// The package `fodo`, with the word that selects how its watcher takes updates.
+    Fodo(&'static str),
+    Java(&'static JavaClient),
+    Cpp,
+}
 
 /// A client whose driver is a program in the client's own language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum External {
     /// In Python, for asyncio, over libca.
     Aioca,
@@ -39,8 +64,34 @@ pub enum External {
     Pyepics,
     /// All Python.
     Caproto,
-    /// PSI's, all Java.
-    PsiCa,
+    /// In Java.
+    Java(&'static JavaClient),
+    /// In Python, over pvxs.
+    P4p,
+    /// The C++ library of pvAccess.
+    Pvxs,
+    /// The package `fodo`, with callbacks.
+    FodoPython,
+    /// The package `fodo`, with batches.
+    FodoBatches,
+}
+
+/// What a watcher subscribes to, and how it records updates.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchTask {
+    /// The protocol.
+    pub protocol: LabProtocol,
+    /// How values encode their number.
+    pub numbers: NumberEncoding,
+    /// What is recorded of an update; only clients in Python can store values.
+    pub recording: UpdateRecording,
+}
+
+impl WatchTask {
+    /// Checked values, each counted at once.
+    pub fn every(protocol: LabProtocol) -> WatchTask {
+        WatchTask { protocol, numbers: NumberEncoding::Checked, recording: UpdateRecording::Every }
+    }
 }
 
 impl External {
@@ -50,115 +101,210 @@ impl External {
             External::Aioca => "aioca",
             External::Pyepics => "pyepics",
             External::Caproto => "caproto",
-            External::PsiCa => "psi-ca",
+            External::Java(client) => client.name(),
+            External::P4p => "p4p",
+            External::Pvxs => "pvxs",
+            External::FodoPython => "fodo-python",
+            External::FodoBatches => "fodo-batches",
         }
     }
 
     /// Which prerequisite is missing, and how to install it. Starts programs: do not call it in inner loops.
     pub fn missing(self, peers: &Peers) -> Option<String> {
-        match self.python_file() {
-            Some(_) => self.missing_package(peers).err(),
-            None => missing_java(&psi_ca_directory(peers)).err(),
+        match self.implementation() {
+            Implementation::Python { .. } => missing_package(self.text(), peers),
+            Implementation::Fodo(_) => peers::fodo_package(peers).map(|_folder| ()),
+            Implementation::Java(client) => client.missing(peers),
+            Implementation::Cpp => missing_pvxs(peers),
         }
+        .err()
     }
 
-    /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of
-    /// PSI's library takes a quarter of a minute and prints a message.
-    pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, DriverFailure> {
-        let (program, args) =
-            self.words(peers).map_err(|why| DriverFailure::Unavailable { who: self.text().into(), why })?;
-        Ok(self.launched(program, args, ports, cpu))
+    /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of a
+    /// library in Java takes a quarter of a minute and prints a message.
+    pub fn launch(
+        self,
+        protocol: LabProtocol,
+        ports: Ports,
+        cpu: Option<usize>,
+        peers: &Peers,
+    ) -> Result<Launch, DriverFailure> {
+        let who = format!("the driver of {}", self.text());
+        let mut launch = self.launched(who, self.words(protocol, peers), ports, cpu, peers)?;
+        launch.variables.push(protocol_of_names(protocol));
+        Ok(launch)
     }
 
     /// Command that starts it as the watcher of a load, see `load::worker`; otherwise the same as [`External::launch`].
     pub fn launch_watch(
         self,
-        numbers: NumberEncoding,
+        task: WatchTask,
         ports: Ports,
         cpu: Option<usize>,
         peers: &Peers,
     ) -> Result<Launch, DriverFailure> {
-        let words = self.watch_words(numbers, peers);
-        let (program, args) = words.map_err(|why| DriverFailure::Unavailable { who: self.text().into(), why })?;
-        Ok(self.launched(program, args, ports, cpu))
+        let who = format!("the watcher of {}", self.text());
+        let mut launch = self.launched(who, self.watch_words(task, peers), ports, cpu, peers)?;
+        launch.variables.push(protocol_of_names(task.protocol));
+        Ok(launch)
     }
 
-    fn launched(self, program: PathBuf, args: Vec<OsString>, ports: Ports, cpu: Option<usize>) -> Launch {
-        // An empty PATH prevents the driver from starting further programs, such as a repeater.
-        let variables = vec![("PATH", OsString::new()), ("PYTHONDONTWRITEBYTECODE", "1".into())];
-        Launch { who: format!("the driver of {}", self.text()), program, args, cpu, ports, variables }
+    /// The command with its variables.
+    fn launched(
+        self,
+        who: String,
+        words: Result<(PathBuf, Vec<OsString>), String>,
+        ports: Ports,
+        cpu: Option<usize>,
+        peers: &Peers,
+    ) -> Result<Launch, DriverFailure> {
+        let unavailable = |why| DriverFailure::Unavailable { who: self.text().into(), why };
+        let mut launch = launched(who, words.map_err(unavailable)?, ports, cpu);
+        if let Implementation::Fodo(_) = self.implementation() {
+            launch.variables.extend(python_path(peers).map_err(unavailable)?);
+        }
+        Ok(launch)
     }
 
-    fn words(self, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
-        let Some((name, text)) = self.python_file() else {
-            let (java, mut words) = java_words(&psi_ca_directory(peers))?;
-            words.extend(["PsiCa".into(), psi_ca_version().into()]);
-            return Ok((java, words));
-        };
-        self.missing_package(peers)?;
-        let directory = peers.directory.join("fodo-lab").join("python");
-        write_when_different(&directory, PROTOCOL)?;
-        let driver = write_when_different(&directory, (name, text))?;
-        // No packages of the user's home directory, and unbuffered answers.
-        Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), driver.into()]))
-    }
-
-    fn watch_words(self, numbers: NumberEncoding, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
-        let Some((name, text)) = self.python_watcher() else {
-            let (java, mut words) = java_words(&psi_ca_directory(peers))?;
-            words.extend(["PsiCaWatch".into(), numbers.text().into()]);
-            return Ok((java, words));
-        };
-        self.missing_package(peers)?;
-        let directory = peers.directory.join("fodo-lab").join("python");
-        write_when_different(&directory, WATCH)?;
-        let watcher = write_when_different(&directory, (name, text))?;
-        Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), watcher.into(), numbers.text().into()]))
-    }
-
-    fn python_watcher(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            External::Aioca => Some(("aioca_watch.py", include_str!("../../drivers/python/aioca_watch.py"))),
-            External::Pyepics => Some(("pyepics_watch.py", include_str!("../../drivers/python/pyepics_watch.py"))),
-            External::Caproto => Some(("caproto_watch.py", include_str!("../../drivers/python/caproto_watch.py"))),
-            External::PsiCa => None,
+    fn words(self, protocol: LabProtocol, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+        match self.implementation() {
+            Implementation::Python { driver, .. } => {
+                missing_package(self.text(), peers)?;
+                python_words(&[PROTOCOL], driver, peers)
+            }
+            Implementation::Fodo(_) => {
+                let (python, mut words) = python_words(&[PROTOCOL], FODO_DRIVER, peers)?;
+                words.push(protocol.text().into());
+                Ok((python, words))
+            }
+            Implementation::Java(client) => client.driver_words(peers),
+            Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["drive".into()])),
         }
     }
 
-    fn python_file(self) -> Option<(&'static str, &'static str)> {
+    fn watch_words(self, task: WatchTask, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+        let numbers = task.numbers.text();
+        match self.implementation() {
+            Implementation::Python { watcher, .. } => {
+                missing_package(self.text(), peers)?;
+                let (python, mut words) = python_words(&[WATCH], watcher, peers)?;
+                words.extend([numbers, task.recording.text()].map(OsString::from));
+                Ok((python, words))
+            }
+            Implementation::Fodo(way) => {
+                let (python, mut words) = python_words(&[WATCH], FODO_WATCH, peers)?;
+                words.extend([numbers, task.recording.text(), way, task.protocol.text()].map(OsString::from));
+                Ok((python, words))
+            }
+            Implementation::Java(client) => client.watcher_words(numbers, peers),
+            Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["watch".into(), numbers.into()])),
+        }
+    }
+
+    fn implementation(self) -> Implementation {
         match self {
-            External::Aioca => Some(("aioca_driver.py", include_str!("../../drivers/python/aioca_driver.py"))),
-            External::Pyepics => Some(("pyepics_driver.py", include_str!("../../drivers/python/pyepics_driver.py"))),
-            External::Caproto => Some(("caproto_driver.py", include_str!("../../drivers/python/caproto_driver.py"))),
-            External::PsiCa => None,
+            External::Aioca => Implementation::Python {
+                driver: ("aioca_driver.py", include_str!("../../drivers/python/aioca_driver.py")),
+                watcher: ("aioca_watch.py", include_str!("../../drivers/python/aioca_watch.py")),
+            },
+            External::Pyepics => Implementation::Python {
+                driver: ("pyepics_driver.py", include_str!("../../drivers/python/pyepics_driver.py")),
+                watcher: ("pyepics_watch.py", include_str!("../../drivers/python/pyepics_watch.py")),
+            },
+            External::Caproto => Implementation::Python {
+                driver: ("caproto_driver.py", include_str!("../../drivers/python/caproto_driver.py")),
+                watcher: ("caproto_watch.py", include_str!("../../drivers/python/caproto_watch.py")),
+            },
+            External::P4p => Implementation::Python {
+                driver: ("p4p_driver.py", include_str!("../../drivers/python/p4p_driver.py")),
+                watcher: ("p4p_watch.py", include_str!("../../drivers/python/p4p_watch.py")),
+            },
+            External::FodoPython => Implementation::Fodo("callbacks"),
+            External::FodoBatches => Implementation::Fodo("batches"),
+            External::Java(client) => Implementation::Java(client),
+            External::Pvxs => Implementation::Cpp,
         }
     }
 
     /// The version of its package in Python. Starts a program: do not call it in inner loops.
     pub fn version(self, peers: &Peers) -> Option<String> {
-        self.package_version(peers).ok().map(|version| version.trim().to_owned())
+        package_version(self.text(), peers).ok()
     }
+}
 
-    fn missing_package(self, peers: &Peers) -> Result<(), String> {
-        let name = self.text();
-        python_of(peers)?;
-        self.package_version(peers).map(|_version| ()).map_err(|_why| {
-            format!(
-                "{name} is not installed in {}; install it with `pip install --requirement {LIST_PATH}`",
-                peers.directory.display()
-            )
-        })
-    }
+fn launched(who: String, (program, args): (PathBuf, Vec<OsString>), ports: Ports, cpu: Option<usize>) -> Launch {
+    // An empty PATH prevents the program from starting further programs, such as a repeater.
+    let variables = vec![("PATH", OsString::new()), ("PYTHONDONTWRITEBYTECODE", "1".into())];
+    Launch { who, program, args, cpu, ports, variables }
+}
 
-    fn package_version(self, peers: &Peers) -> Result<String, String> {
-        let script = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))";
-        output_of(Command::new(python_of(peers)?).args(["-c", script, self.text()]))
+/// Python with this program, which imports `shared`.
+fn python_words(shared: &[SourceFile], program: SourceFile, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+    let directory = peers.directory.join("fodo-lab").join("python");
+    for file in shared {
+        write_when_different(&directory, *file)?;
     }
+    let program = write_when_different(&directory, program)?;
+    // No packages of the user's home directory, and unbuffered answers.
+    Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), program.into()]))
+}
+
+/// The variable with which Python finds the package `fodo`; `None` if it finds it without.
+fn python_path(peers: &Peers) -> Result<Option<(&'static str, OsString)>, String> {
+    Ok(peers::fodo_package(peers)?.map(|folder| ("PYTHONPATH", folder.into())))
+}
+
+/// Command that starts a server of `n_pvs` counters, see `drivers/python/counters.py`.
+pub fn launch_counters(
+    server: ServerKind,
+    n_pvs: u32,
+    ports: Ports,
+    cpu: Option<usize>,
+    peers: &Peers,
+) -> Result<Launch, DriverFailure> {
+    let unavailable = |why: String| DriverFailure::Unavailable { who: server.text().into(), why };
+    if let Some(why) = server.missing(peers) {
+        return Err(unavailable(why));
+    }
+    let file = match server {
+        ServerKind::FodoPython => ("fodo_counters.py", include_str!("../../drivers/python/fodo_counters.py")),
+        ServerKind::FodoShared => {
+            ("fodo_shared_counters.py", include_str!("../../drivers/python/fodo_shared_counters.py"))
+        }
+        ServerKind::Softioc => ("softioc_counters.py", include_str!("../../drivers/python/softioc_counters.py")),
+        ServerKind::P4p => ("p4p_counters.py", include_str!("../../drivers/python/p4p_counters.py")),
+        other => return Err(unavailable(format!("{} is not set by Python", other.text()))),
+    };
+    let (python, mut words) = python_words(&[COUNTERS], file, peers).map_err(unavailable)?;
+    words.push(n_pvs.to_string().into());
+    let mut launch = launched(format!("the server {}", server.text()), (python, words), ports, cpu);
+    if matches!(server, ServerKind::FodoPython | ServerKind::FodoShared) {
+        launch.variables.extend(python_path(peers).map_err(unavailable)?);
+    }
+    Ok(launch)
+}
+
+/// Fails, with instructions, unless the package `name` is installed. Starts a program: do not call it in inner loops.
+pub fn missing_package(name: &str, peers: &Peers) -> Result<(), String> {
+    python_of(peers)?;
+    package_version(name, peers).map(|_version| ()).map_err(|_why| {
+        format!(
+            "{name} is not installed in {}; install it with `pip install --requirement {LIST_PATH}`",
+            peers.directory.display()
+        )
+    })
+}
+
+/// The version of a package in Python. Starts a program: do not call it in inner loops.
+pub fn package_version(name: &str, peers: &Peers) -> Result<String, String> {
+    let script = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))";
+    let version = output_of(Command::new(python_of(peers)?).args(["-c", script, name]))?;
+    Ok(version.trim().to_owned())
 }
 
 /// Command that starts caproto's server with the PVs of the database at this path.
 pub fn caproto_server(database: &Path, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
-    External::Caproto.missing_package(peers)?;
+    missing_package(External::Caproto.text(), peers)?;
     let directory = peers.directory.join("fodo-lab").join("python");
     let file = ("caproto_server.py", include_str!("../../drivers/python/caproto_server.py"));
     let server = write_when_different(&directory, file)?;
@@ -169,73 +315,52 @@ fn python_of(peers: &Peers) -> Result<PathBuf, String> {
     peers.epics.as_ref().map(|epics| epics.python.clone()).map_err(Clone::clone)
 }
 
-fn psi_ca_directory(peers: &Peers) -> PathBuf {
-    peers.directory.join("fodo-lab").join("psi-ca")
-}
-
-/// Whether PSI's library is present and the driver is compiled from these sources.
-fn is_ready(directory: &Path) -> bool {
-    [POM, PSI_CA, PSI_CA_WATCH].iter().all(|file| is_same(directory, *file)) && directory.join(READY).is_file()
-}
-
-/// Written last, so that an interrupted preparation starts again.
-const READY: &str = "ready";
-
-fn missing_java(directory: &Path) -> Result<(), String> {
-    let needed: &[&str] = if is_ready(directory) { &["java"] } else { &["java", "javac", "mvn"] };
-    match needed.iter().find(|name| which(name).is_none()) {
-        Some(name) => Err(format!(
-            "no `{name}` in PATH; PSI's ca needs a JDK (17 or newer) and, at first use, Maven: on Debian and Ubuntu \
-             the packages openjdk-17-jdk-headless and maven"
-        )),
-        None => Ok(()),
+fn missing_pvxs(peers: &Peers) -> Result<(), String> {
+    missing_package("pvxslibs", peers)?;
+    match is_pvxs_ready(peers) || which("g++").is_some() {
+        true => Ok(()),
+        false => Err("no `g++` in PATH, which compiles the driver of pvxs at first use".into()),
     }
 }
 
-/// Java with the class path of PSI's library and of our drivers, which are prepared at first use.
-fn java_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
-    missing_java(directory)?;
-    if !is_ready(directory) {
-        eprintln!("fetching PSI's ca into {} (once, some seconds) ...", directory.display());
-        make_psi_ca(directory)?;
-    }
-    let java = which("java").ok_or("no `java` in PATH")?;
-    let class_path = std::env::join_paths([directory.join("classes"), directory.join("jars").join("*")])
-        .map_err(|why| why.to_string())?;
-    // Its repeater would be a second Java process that listens on all interfaces.
-    let words: Vec<OsString> = vec!["-DCA_REPEATER_DISABLE=true".into(), "-cp".into(), class_path];
-    Ok((java, words))
+fn pvxs_directory(peers: &Peers) -> PathBuf {
+    peers.directory.join("fodo-lab").join("pvxs")
 }
 
-/// The version of the library in the pom.
-fn psi_ca_version() -> &'static str {
-    let after = POM.1.split_once("<artifactId>ca</artifactId>").map_or("", |(_, after)| after);
-    let version = after.split_once("<version>").and_then(|(_, rest)| rest.split_once("</version>"));
-    version.map_or("", |(version, _)| version)
+fn is_pvxs_ready(peers: &Peers) -> bool {
+    let directory = pvxs_directory(peers);
+    PVXS.iter().all(|file| is_same(&directory, *file)) && directory.join(READY).is_file()
 }
 
-fn make_psi_ca(directory: &Path) -> Result<(), String> {
-    // Jars of another version in the same directory would be on the class path too.
-    for stale in ["jars", "classes"] {
-        match std::fs::remove_dir_all(directory.join(stale)) {
-            Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{}: {why}", directory.join(stale).display()));
-            }
-            _ => {}
-        }
+/// The driver of pvxs, which is compiled at first use.
+fn pvxs_program(peers: &Peers) -> Result<PathBuf, String> {
+    missing_pvxs(peers)?;
+    let directory = pvxs_directory(peers);
+    let program = directory.join("driver");
+    if is_pvxs_ready(peers) {
+        return Ok(program);
     }
-    let pom = write_when_different(directory, POM)?;
-    let sources = [write_when_different(directory, PSI_CA)?, write_when_different(directory, PSI_CA_WATCH)?];
-    let mut mvn = Command::new(which("mvn").ok_or("no `mvn` in PATH")?);
-    mvn.args(["--batch-mode", "--quiet", "--file"]).arg(pom).arg("dependency:copy-dependencies");
-    mvn.args(["-DincludeScope=runtime", "-DexcludeClassifiers=javadoc"]);
-    mvn.arg(format!("-DoutputDirectory={}", directory.join("jars").display()));
-    output_of(&mut mvn).map_err(|why| format!("Maven could not fetch org.epics:ca: {why}"))?;
-    let mut javac = Command::new(which("javac").ok_or("no `javac` in PATH")?);
-    javac.arg("-cp").arg(directory.join("jars").join("*"));
-    output_of(javac.arg("-d").arg(directory.join("classes")).args(sources))?;
+    eprintln!("compiling the driver of pvxs in {} (once, some seconds) ...", directory.display());
+    let script = "import os, epicscorelibs, pvxslibs; print(os.path.dirname(pvxslibs.__file__)); \
+                  print(os.path.dirname(epicscorelibs.__file__))";
+    let folders = output_of(Command::new(python_of(peers)?).args(["-c", script]))?;
+    let sources: Vec<PathBuf> =
+        PVXS.into_iter().map(|file| write_when_different(&directory, file)).collect::<Result<_, _>>()?;
+    let mut compiler = Command::new(which("g++").ok_or("no `g++` in PATH")?);
+    // Wheels for Linux are compiled for the old interface of the standard library.
+    compiler.args(["-std=c++17", "-O2", "-pthread", "-D_GLIBCXX_USE_CXX11_ABI=0", "-o"]).arg(&program);
+    compiler.args(sources.iter().filter(|source| source.extension().is_some_and(|extension| extension == "cpp")));
+    for folder in folders.lines().map(Path::new) {
+        let include = folder.join("include");
+        compiler.arg("-I").arg(&include).arg("-I").arg(include.join("os").join("Linux"));
+        compiler.arg("-I").arg(include.join("compiler").join("gcc"));
+        let libraries = folder.join("lib");
+        compiler.arg("-L").arg(&libraries).arg(format!("-Wl,-rpath,{}", libraries.display()));
+    }
+    output_of(compiler.args(["-lpvxs", "-lCom", "-levent_core", "-levent_pthread"]))?;
     let ready = directory.join(READY);
-    std::fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))
+    std::fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))?;
+    Ok(program)
 }
 
 /// Finds a program in PATH.
@@ -244,12 +369,12 @@ pub fn which(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(&name)).find(|path| path.is_file())
 }
 
-fn is_same(directory: &Path, (name, text): (&str, &str)) -> bool {
+pub(super) fn is_same(directory: &Path, (name, text): SourceFile) -> bool {
     std::fs::read_to_string(directory.join(name)).is_ok_and(|held| held == text)
 }
 
 /// Replaces the file atomically, because other drivers may be reading it, and only if its content differs.
-fn write_when_different(directory: &Path, (name, text): (&str, &str)) -> Result<PathBuf, String> {
+pub(super) fn write_when_different(directory: &Path, (name, text): SourceFile) -> Result<PathBuf, String> {
     let path = directory.join(name);
     if !is_same(directory, (name, text)) {
         let whole = directory.join(format!("{name}.{}", std::process::id()));
@@ -263,7 +388,7 @@ fn write_when_different(directory: &Path, (name, text): (&str, &str)) -> Result<
 
 /// Standard output of a command, or the first line of its messages when it fails: Maven and javac report the cause
 /// there.
-fn output_of(command: &mut Command) -> Result<String, String> {
+pub(super) fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{program}: {why}"))?;
     if output.status.success() {
@@ -279,16 +404,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_psi_library_version_is_the_one_in_the_pom() {
-        assert_eq!(psi_ca_version(), "1.3.2");
-    }
-
-    #[test]
     fn without_the_python_environment_each_client_returns_a_reason() {
         let directory = PathBuf::from("/nonexistent");
         let peers = Peers { directory, epics: Err("no python".into()) };
 
-        for client in [External::Aioca, External::Pyepics, External::Caproto] {
+        for client in [External::Aioca, External::Pyepics, External::Caproto, External::P4p, External::Pvxs] {
             assert_eq!(client.missing(&peers).as_deref(), Some("no python"), "{client:?}");
         }
     }

@@ -1,18 +1,22 @@
 //! Fodo's client in its default use: [`Channel::get`], configured by the environment only.
 
+mod rounds;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{
-    Array, Channel, ChannelState, Context, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Operation, Reading,
-    Request, Scalar, TimeStamp, Value, many,
+    Array, Channel, ChannelState, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions, Operation,
+    PvRequest, Reading, Request, Scalar, TimeStamp, Value, many,
 };
 
 use super::batch::ns;
+use super::rounds::{EventRounds, ProcessGets, RoundTimes};
 use super::sockets::{n_threads, wait_for_sockets};
-use super::{CloseBy, ConnectedChannels, Driver, DriverFailure, Hello, Timed, YesNoAnswer, command};
-use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
+use super::{ArrayTimes, CloseBy, ConnectedChannels, Driver, DriverFailure, Hello, Timed, YesNoAnswer, command};
+use crate::limit::{BATCH_MAX, ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
+use crate::protocol::LabProtocol;
 
 /// A context and its channels.
 #[derive(Debug)]
@@ -22,12 +26,13 @@ pub struct FodoDriver {
     elements: Arc<Vec<i32>>,
     /// Whether arrays are read into the memory of the previous array.
     into: bool,
+    protocol: LabProtocol,
 }
 
 impl FodoDriver {
-    /// Configured by the environment, as a user's program is. `into`: arrays are read by [`Channel::get_into`].
-    pub fn new(into: bool) -> Result<FodoDriver, DriverFailure> {
-        Ok(FodoDriver { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
+    /// Configured by the environment, as a user's program is; its names are of `protocol`. `into`: arrays are read by [`Channel::get_into`].
+    pub fn new(into: bool, protocol: LabProtocol) -> Result<FodoDriver, DriverFailure> {
+        Ok(FodoDriver { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into, protocol })
     }
 
     fn channel(&self, index: usize) -> Result<&Channel, DriverFailure> {
@@ -48,6 +53,26 @@ impl FodoDriver {
         Ok(channels)
     }
 
+    /// Channels that have done such a get, if a get must be opened.
+    fn connected_for(&self, batch: &ConnectedChannels, request: Request) -> Result<Vec<Channel>, DriverFailure> {
+        let channels = self.connected(batch)?;
+        if self.protocol == LabProtocol::Pva {
+            get_all_with(&channels, request)?;
+        }
+        Ok(channels)
+    }
+
+    fn time_gets(&self, batch: &ConnectedChannels, request: Request) -> Result<Timed, DriverFailure> {
+        let channels = self.connected_for(batch, request)?;
+        let start = Instant::now();
+        let readings = get_all_with(&channels, request)?;
+        let timed = Timed::since(start, readings.len());
+        for (index, reading) in readings.iter().enumerate() {
+            batch.check(index, double(reading)?)?;
+        }
+        Ok(timed)
+    }
+
     /// Times `put` with values that differ from the current ones, reads them back, and restores the previous values.
     fn time_puts(
         &self,
@@ -56,6 +81,10 @@ impl FodoDriver {
     ) -> Result<Timed, DriverFailure> {
         let channels = self.connected(batch)?;
         let there: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
+        if self.protocol == LabProtocol::Pva {
+            // Opens the puts.
+            put_all(&channels, &there)?;
+        }
         let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
         let start = Instant::now();
         put(&channels, &new)?;
@@ -87,7 +116,11 @@ fn n_connected(channels: &[Channel]) -> usize {
 }
 
 fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, DriverFailure> {
-    let readings = many::get_timeout(channels, Request::default(), BATCH_MAX);
+    get_all_with(channels, Request::default())
+}
+
+fn get_all_with(channels: &[Channel], request: Request) -> Result<Vec<Reading>, DriverFailure> {
+    let readings = many::get_timeout(channels, request, BATCH_MAX);
     readings.into_iter().collect::<Result<_, _>>().map_err(failed("get"))
 }
 
@@ -138,7 +171,8 @@ impl Driver for FodoDriver {
         let mut element_count_max = 0;
         for channel in &channels {
             let facts = channel.connect_timeout(OPERATION_MAX).map_err(failed("connecting"))?;
-            element_count_max = facts.count_max as usize;
+            // pvAccess does not report it.
+            element_count_max = if self.protocol == LabProtocol::Ca { facts.count_max as usize } else { ELEMENTS_MAX };
         }
         self.channels = channels;
         Ok(element_count_max)
@@ -268,14 +302,14 @@ impl Driver for FodoDriver {
     }
 
     fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        let channels = self.connected(batch)?;
-        let start = Instant::now();
-        let readings = get_all(&channels)?;
-        let timed = Timed::since(start, readings.len());
-        for (index, reading) in readings.iter().enumerate() {
-            batch.check(index, double(reading)?)?;
+        self.time_gets(batch, Request::default())
+    }
+
+    fn get_whole_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        match self.protocol {
+            LabProtocol::Ca => Err(DriverFailure::cannot("get_whole_at_once")),
+            LabProtocol::Pva => self.time_gets(batch, Request { detail: Detail::Full, ..Request::default() }),
         }
-        Ok(timed)
     }
 
     fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
@@ -310,7 +344,7 @@ impl Driver for FodoDriver {
     }
 
     fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        let channels = self.connected(batch)?;
+        let channels = self.connected_for(batch, Request::default())?;
         let mut readings = Vec::with_capacity(channels.len());
         let mut gets: VecDeque<Operation<Reading>> = VecDeque::with_capacity(IN_FLIGHT_MAX);
         let start = Instant::now();
@@ -372,5 +406,43 @@ impl Driver for FodoDriver {
             command.args(["get", name]);
             Ok(command)
         })
+    }
+
+    fn get_group(&mut self, pv: &str, n_members: usize, n: usize) -> Result<ArrayTimes, DriverFailure> {
+        let channel = self.context.channel(pv).map_err(failed("making a channel"))?;
+        let request = PvRequest::default();
+        let get = || channel.get_structure_timeout(&request, OPERATION_MAX).map_err(failed("get"));
+        let names: Vec<String> = (0..n_members).map(|index| format!("m{index:02}.value")).collect();
+        get()?;
+        let mut latencies_ns = Vec::with_capacity(n);
+        for _get in 0..n {
+            let start = Instant::now();
+            let group = get()?;
+            latencies_ns.push(ns(start.elapsed()));
+            for (index, name) in names.iter().enumerate() {
+                let value = match group.get(name) {
+                    Some(Value::Scalar(Scalar::F64(value))) => *value,
+                    _ => f64::NAN,
+                };
+                if value != index as f64 {
+                    return Err(DriverFailure::WrongValue { value, expected: format!("{index} of {name}") });
+                }
+            }
+        }
+        Ok(ArrayTimes { latencies_ns, n_elements: n_members })
+    }
+
+    fn put_ramp(&mut self, pv: &str, n_elements: usize) -> Result<(), DriverFailure> {
+        let ramp: Vec<f64> = (0..n_elements as u32).map(f64::from).collect();
+        let channel = self.context.channel(pv).map_err(failed("making a channel"))?;
+        channel.put_timeout(ramp, OPERATION_MAX).map_err(failed("put"))
+    }
+
+    fn process_gets(&mut self, gets: &ProcessGets) -> Result<RoundTimes, DriverFailure> {
+        self.repeat_process_gets(gets)
+    }
+
+    fn event_rounds(&mut self, rounds: &EventRounds) -> Result<RoundTimes, DriverFailure> {
+        self.repeat_events(rounds)
     }
 }

@@ -19,12 +19,17 @@
 //! | `{"connect_one_by_one":`[`ConnectedChannels`]`}` | for each channel: creates it, waits until it is connected, then the next | `{"timed":{...}}`, `n`: how many are connected |
 //! | `{"connect_at_once":`[`ConnectedChannels`]`}` | creates all (`created_ns`), waits until all are connected (`ns`, from the start) | `{"timed":{...}}`, `n`: how many are connected |
 //! | `{"get_at_once":`[`ConnectedChannels`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`ConnectedChannels::expected`] | `{"timed":{...}}`, `n`: how many values were received and are right |
+//! | `{"get_whole_at_once":`[`ConnectedChannels`]`}` | as `get_at_once`, but of every field, over pvAccess only | `{"timed":{...}}`, `n`: how many values were received and are right |
 //! | `{"monitor_at_once":`[`ConnectedChannels`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
 //! | `{"put_at_once":`[`ConnectedChannels`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
 //! | `{"put_unconfirmed_at_once":`[`ConnectedChannels`]`}` | connects untimed; puts `n` times without a reply, then gets from the last channel, whose reply is sent after all puts have taken effect; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
 //! | `{"get_in_flight":`[`ConnectedChannels`]`}` | connects untimed; starts one get after another, at most a hundred of them in flight, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values were received and are right |
 //! | `{"contexts_at_work":`[`ConnectedChannels`]`}` | creates `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values were received and are right, each over its own circuit |
 //! | `{"commands":`[`ConnectedChannels`]`}` | runs a command that prints a PV's value `n` times, one after the other, each a process that is timed from its start to its end; checks the first number of each | `{"timed":{...}}`, `n`: how many printed the right value |
+//! | `{"get_group":{"pv":"name","n_members":20,"n":1000}}` | connects and opens the get untimed; `n` blocking gets of every field of a group, one after another; checks that the value of its member `m00` is 0, that of `m01` 1, and so on | `{"array":{"latencies_ns":[...],"n_elements":20}}` |
+//! | `{"put_ramp":{"pv":"name","n_elements":1010}}` | puts the doubles 0, 1 and so on to an array, once | `{"opened":{...}}`, `element_count_max`: how many |
+//! | `{"process_gets":`[`ProcessGets`]`}` | connects untimed; in each round processes and reads each of `n` records, all in flight; checks that each has counted by one | `{"rounds":`[`RoundTimes`]`}` |
+//! | `{"event_rounds":`[`EventRounds`]`}` | subscribes to `n` counters untimed; in each round puts to the event, without waiting for a reply, and waits for the update of the last of these counters; afterwards waits until each counter has its last value, or a second without an update | `{"rounds":`[`RoundTimes`]`}` with the sums of all updates |
 //! | any of them | fails | `{"failed":{...}}`, a [`DriverFailure`] |
 //!
 //! A [`ConnectedChannels`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
@@ -32,6 +37,12 @@
 //! are optional. The driver closes what it created for a batch before it answers. The channels of the last `open` stay
 //! connected meanwhile, so that a circuit exists. The laboratory kills a driver that exceeds its time limit and marks
 //! the row.
+//!
+//! Over pvAccess a double with its time is the fields value, alarm and timeStamp, and each channel has done one get, or
+//! one put, before those that are timed, so that a client that keeps its operations open has opened them.
+//!
+//! A request of rounds is an object of texts and numbers: those of a [`ConnectedChannels`], `n_elements` and `way`, or
+//! `event`, and how long the rounds are repeated ([`RoundSpans::repeat`](rounds::RoundSpans::repeat)).
 //!
 //! A further driver is a program in any language that implements this protocol. A driver in this crate implements
 //! [`Driver`] and leaves the protocol and the checks to [`serve`].
@@ -42,8 +53,10 @@ mod conversation;
 pub mod external;
 mod failure;
 pub mod fodo;
+mod java;
 pub mod libca;
 pub mod raw;
+pub mod rounds;
 mod sockets;
 pub mod trial;
 
@@ -55,8 +68,9 @@ use serde::{Deserialize, Serialize};
 use crate::limit::ELEMENTS_MAX;
 
 pub use batch::{ConnectedChannels, Timed, Variant};
-pub use conversation::{ClientUnderTest, DriverProcess};
+pub use conversation::{ClientUnderTest, DriverProcess, protocol_of_names};
 pub use failure::DriverFailure;
+use rounds::{EventRounds, ProcessGets, RoundTimes};
 
 /// A request to a driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,6 +119,8 @@ pub enum DriverRequest {
     ConnectAtOnce(ConnectedChannels),
     /// Get from all channels concurrently.
     GetAtOnce(ConnectedChannels),
+    /// Get all fields of all channels concurrently.
+    GetWholeAtOnce(ConnectedChannels),
     /// Subscribe to all channels concurrently.
     MonitorAtOnce(ConnectedChannels),
     /// Put to all channels concurrently.
@@ -117,6 +133,26 @@ pub enum DriverRequest {
     ContextsAtWork(ConnectedChannels),
     /// Run a command for each of several PVs.
     Commands(ConnectedChannels),
+    /// Get every field of a group many times.
+    GetGroup {
+        /// The group's name.
+        pv: String,
+        /// The number of its members.
+        n_members: usize,
+        /// How many timed gets.
+        n: usize,
+    },
+    /// Put an array of doubles whose elements are their indexes.
+    PutRamp {
+        /// The PV's name.
+        pv: String,
+        /// Its length.
+        n_elements: usize,
+    },
+    /// Process and read records, round after round.
+    ProcessGets(ProcessGets),
+    /// Post an event and wait for the counters that it processes, round after round.
+    EventRounds(EventRounds),
 }
 
 /// How a context is closed.
@@ -145,6 +181,8 @@ pub enum DriverReply {
     Timed(Timed),
     /// Yes or no.
     Answered(YesNoAnswer),
+    /// The rounds are done, and every value was right.
+    Rounds(RoundTimes),
     /// The request failed.
     Failed(DriverFailure),
 }
@@ -252,6 +290,11 @@ pub trait Driver {
         Err(DriverFailure::cannot("get_at_once"))
     }
 
+    /// Gets all fields from all channels concurrently.
+    fn get_whole_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        Err(DriverFailure::cannot("get_whole_at_once"))
+    }
+
     /// Subscribes to all channels concurrently.
     fn monitor_at_once(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         Err(DriverFailure::cannot("monitor_at_once"))
@@ -280,6 +323,26 @@ pub trait Driver {
     /// Runs a command for each of several PVs, one after the other.
     fn commands(&mut self, _batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
         Err(DriverFailure::cannot("commands"))
+    }
+
+    /// Gets every field of a group `n` times.
+    fn get_group(&mut self, _pv: &str, _n_members: usize, _n: usize) -> Result<ArrayTimes, DriverFailure> {
+        Err(DriverFailure::cannot("get_group"))
+    }
+
+    /// Puts the doubles 0, 1 and so on to an array.
+    fn put_ramp(&mut self, _pv: &str, _n_elements: usize) -> Result<(), DriverFailure> {
+        Err(DriverFailure::cannot("put_ramp"))
+    }
+
+    /// Processes and reads records, round after round.
+    fn process_gets(&mut self, _gets: &ProcessGets) -> Result<RoundTimes, DriverFailure> {
+        Err(DriverFailure::cannot("process_gets"))
+    }
+
+    /// Posts an event and waits for its counters, round after round.
+    fn event_rounds(&mut self, _rounds: &EventRounds) -> Result<RoundTimes, DriverFailure> {
+        Err(DriverFailure::cannot("event_rounds"))
     }
 }
 
@@ -338,12 +401,21 @@ fn answer(
         DriverRequest::ConnectOneByOne(batch) => driver.connect_one_by_one(&batch).map(DriverReply::Timed),
         DriverRequest::ConnectAtOnce(batch) => driver.connect_at_once(&batch).map(DriverReply::Timed),
         DriverRequest::GetAtOnce(batch) => driver.get_at_once(&batch).map(DriverReply::Timed),
+        DriverRequest::GetWholeAtOnce(batch) => driver.get_whole_at_once(&batch).map(DriverReply::Timed),
         DriverRequest::MonitorAtOnce(batch) => driver.monitor_at_once(&batch).map(DriverReply::Timed),
         DriverRequest::PutAtOnce(batch) => driver.put_at_once(&batch).map(DriverReply::Timed),
         DriverRequest::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(DriverReply::Timed),
         DriverRequest::GetInFlight(batch) => driver.get_in_flight(&batch).map(DriverReply::Timed),
         DriverRequest::ContextsAtWork(batch) => driver.contexts_at_work(&batch).map(DriverReply::Timed),
         DriverRequest::Commands(batch) => driver.commands(&batch).map(DriverReply::Timed),
+        DriverRequest::GetGroup { pv, n_members, n } => driver.get_group(&pv, n_members, n).map(DriverReply::Array),
+        DriverRequest::PutRamp { pv, n_elements } => {
+            driver.put_ramp(&pv, n_elements)?;
+            let version = driver.hello().version;
+            Ok(DriverReply::Opened(Opened { version, n_channels: 1, element_count_max: n_elements }))
+        }
+        DriverRequest::ProcessGets(gets) => driver.process_gets(&gets).map(DriverReply::Rounds),
+        DriverRequest::EventRounds(rounds) => driver.event_rounds(&rounds).map(DriverReply::Rounds),
     }
 }
 

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream, UdpSocket};
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{ConnectedChannels, Driver, DriverFailure, Hello, Timed};
-use crate::floor::{self, FloorCommand, READ_BYTES, REQUEST_BYTES, RoundTripSize, SCALAR_REPLY_BYTES};
-use crate::limit::{ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
+use super::rounds::{ProcessGets, RoundTimes};
+use super::{ArrayTimes, ConnectedChannels, Driver, DriverFailure, Hello, Timed};
+use crate::floor::{self, FloorCommand, FloorSizes, READ_BYTES, REQUEST_BYTES, RoundTripSize, SCALAR_REPLY_BYTES};
+use crate::limit::{ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX, RAW_STREAM_AHEAD};
+use crate::protocol::LabProtocol;
 
 /// Where a large answer is read to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,7 @@ struct RawSockets {
 pub struct RawDriver {
     server: SocketAddrV4,
     destination: Destination,
+    sizes: FloorSizes,
     circuit: Option<RawSockets>,
     buffer: Vec<u8>,
     reply: Vec<u8>,
@@ -42,10 +45,20 @@ pub struct RawDriver {
 }
 
 impl RawDriver {
-    /// A driver for the server at `server`.
-    pub fn new(server: SocketAddrV4, destination: Destination) -> RawDriver {
+    /// A driver for the server at `server`, with messages as long as those of `protocol`.
+    pub fn new(server: SocketAddrV4, destination: Destination, protocol: LabProtocol) -> RawDriver {
+        let sizes = FloorSizes::of(protocol);
         let buffer = vec![0; READ_BYTES];
-        RawDriver { server, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
+        RawDriver {
+            server,
+            destination,
+            sizes,
+            circuit: None,
+            buffer,
+            reply: Vec::new(),
+            n_elements: 0,
+            elements: Vec::new(),
+        }
     }
 
     fn circuit(&mut self) -> Result<&mut RawSockets, DriverFailure> {
@@ -59,6 +72,31 @@ impl RawDriver {
 
     fn stream(&mut self) -> Result<&mut TcpStream, DriverFailure> {
         Ok(&mut self.circuit()?.stream)
+    }
+
+    /// Reads arrays of this size one after the other, each into the memory of the one before, while the server always
+    /// has another request. Returns how many arrays arrive per second.
+    pub fn stream_arrays(&mut self, array_bytes: usize, duration: Duration) -> Result<f64, DriverFailure> {
+        self.open("", 1)?;
+        self.put_array(&vec![0; array_bytes / size_of::<i32>()])?;
+        let request = floor::request(FloorCommand::Get, self.reply.len());
+        let stream = &mut self.circuit.as_mut().ok_or_else(not_open)?.stream;
+        stream.write_all(&request.repeat(RAW_STREAM_AHEAD)).map_err(failed("request"))?;
+        let (start, mut n_arrays) = (Instant::now(), 0.0);
+        while start.elapsed() < duration {
+            stream.write_all(&request).map_err(failed("request"))?;
+            stream.read_exact(&mut self.reply).map_err(failed("answer"))?;
+            n_arrays += 1.0;
+        }
+        Ok(n_arrays / start.elapsed().as_secs_f64())
+    }
+
+    /// Requests the array `n` times at once, and reads all of them into the same memory.
+    fn stream_in_flight(&mut self, n: usize) -> Result<(), DriverFailure> {
+        let requests = floor::request(FloorCommand::Get, self.reply.len()).repeat(n);
+        let stream = &mut self.circuit.as_mut().ok_or_else(not_open)?.stream;
+        stream.write_all(&requests).map_err(failed("request"))?;
+        (0..n).try_for_each(|_| stream.read_exact(&mut self.reply).map_err(failed("answer")))
     }
 
     fn read_fresh(stream: &mut TcpStream, buffer: &mut [u8], n_bytes: usize) -> std::io::Result<Vec<u8>> {
@@ -142,8 +180,14 @@ impl RawSockets {
     }
 
     /// Searches for the channels of these numbers and creates them, with at most `n_datagram` searches in a datagram.
-    fn connect(&mut self, name: &str, numbers: Range<usize>, n_datagram: usize) -> Result<(), DriverFailure> {
-        let (create, bytes_each) = (floor::create(name), floor::search_bytes(name));
+    fn connect(
+        &mut self,
+        create: RoundTripSize,
+        name: &str,
+        numbers: Range<usize>,
+        n_datagram: usize,
+    ) -> Result<(), DriverFailure> {
+        let bytes_each = floor::search_bytes(name);
         let requests = floor::exchange_request(create).repeat(n_datagram.min(numbers.len()));
         let group = |index: usize| {
             let start = (numbers.start + index * n_datagram).min(numbers.end);
@@ -212,6 +256,9 @@ impl Driver for RawDriver {
     }
 
     fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, DriverFailure> {
+        if self.sizes != FloorSizes::of(LabProtocol::Ca) {
+            return self.round_trip(self.sizes.get).map(|()| 0.0);
+        }
         let stream = self.stream()?;
         let mut reply = [0; SCALAR_REPLY_BYTES];
         stream.write_all(&floor::request(FloorCommand::Get, SCALAR_REPLY_BYTES)).map_err(failed("request"))?;
@@ -258,51 +305,69 @@ impl Driver for RawDriver {
     }
 
     fn connect_one_by_one(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        let sizes = self.sizes;
         let circuit = self.circuit()?;
         let names = batch.names();
         let (start, n_before) = (Instant::now(), circuit.n_done);
         for (number, name) in names.iter().enumerate() {
-            circuit.connect(name, number..number + 1, 1)?;
+            circuit.connect(sizes.create(name), name, number..number + 1, 1)?;
         }
         Ok(Timed::since(start, circuit.n_done - n_before))
     }
 
     fn connect_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        let sizes = self.sizes;
         let circuit = self.circuit()?;
         // All names of a batch have the same length.
         let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
         let (start, n_before) = (Instant::now(), circuit.n_done);
-        circuit.connect(&name, 0..batch.n, floor::searches_per_datagram(&name))?;
+        circuit.connect(sizes.create(&name), &name, 0..batch.n, floor::searches_per_datagram(&name))?;
         Ok(Timed::since(start, circuit.n_done - n_before))
     }
 
     fn get_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.circuit()?.time(floor::GET, batch.n, floor::CHUNK)
+        let get = self.sizes.get;
+        self.circuit()?.time(get, batch.n, floor::CHUNK)
+    }
+
+    fn get_whole_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        let get = RoundTripSize { answer_bytes: floor::PVA_WHOLE_REPLY_BYTES, ..self.sizes.get };
+        self.circuit()?.time(get, batch.n, floor::CHUNK)
     }
 
     fn get_in_flight(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.circuit()?.time(floor::GET, batch.n, IN_FLIGHT_MAX / 2)
+        let get = self.sizes.get;
+        self.circuit()?.time(get, batch.n, IN_FLIGHT_MAX / 2)
     }
 
     fn monitor_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.circuit()?.time(floor::SUBSCRIBE, batch.n, floor::CHUNK)
+        let FloorSizes { open, subscribe, .. } = self.sizes;
+        let circuit = self.circuit()?;
+        let start = Instant::now();
+        if let Some(open) = open {
+            circuit.exchange(open, batch.n, floor::CHUNK)?;
+        }
+        let n_done = circuit.time(subscribe, batch.n, floor::CHUNK)?.n;
+        Ok(Timed::since(start, n_done))
     }
 
     fn put_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        self.circuit()?.time(floor::PUT, batch.n, floor::CHUNK)
+        let put = self.sizes.put;
+        self.circuit()?.time(put, batch.n, floor::CHUNK)
     }
 
     fn put_unconfirmed_at_once(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
+        let sizes = self.sizes;
         let circuit = self.circuit()?;
         let start = Instant::now();
-        let n_done = circuit.time(floor::PUT_UNCONFIRMED, batch.n, floor::CHUNK)?.n;
+        let n_done = circuit.time(sizes.put_unconfirmed, batch.n, floor::CHUNK)?.n;
         // The answer to this get counts the requests received before it.
-        circuit.exchange(floor::GET, 1, 1)?;
+        circuit.exchange(sizes.get, 1, 1)?;
         Ok(Timed::since(start, n_done))
     }
 
     fn contexts_at_work(&mut self, batch: &ConnectedChannels) -> Result<Timed, DriverFailure> {
-        let server = self.server;
+        let (server, sizes) = (self.server, self.sizes);
         let circuit = self.circuit()?;
         let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
         let start = Instant::now();
@@ -314,7 +379,7 @@ impl Driver for RawDriver {
             streams.push(stream);
         }
         // All circuits send their request before the first answer is awaited.
-        for exchange in [floor::create(&name), floor::GET] {
+        for exchange in [Some(sizes.create(&name)), sizes.open, Some(sizes.get)].into_iter().flatten() {
             let request = floor::exchange_request(exchange);
             let mut answer = vec![0; exchange.answer_bytes];
             for stream in &mut streams {
@@ -335,6 +400,37 @@ impl Driver for RawDriver {
         }
         Ok(timed)
     }
+
+    fn get_group(&mut self, pv: &str, n_members: usize, n: usize) -> Result<ArrayTimes, DriverFailure> {
+        self.open(pv, 1)?;
+        let get = RoundTripSize { answer_bytes: floor::PVA_GROUP_REPLY_BYTES, ..self.sizes.get };
+        let mut latencies_ns = Vec::with_capacity(n);
+        for _get in 0..n {
+            let start = Instant::now();
+            self.round_trip(get)?;
+            latencies_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        Ok(ArrayTimes { latencies_ns, n_elements: n_members })
+    }
+
+    /// As many bytes in one round trip: counters as gets at once, arrays into the memory of those before.
+    fn process_gets(&mut self, gets: &ProcessGets) -> Result<RoundTimes, DriverFailure> {
+        let (n, get) = (gets.records.n, self.sizes.get);
+        self.open("", 1)?;
+        if gets.n_elements > 0 {
+            // The floor puts integers of half the size.
+            self.put_array(&vec![0; 2 * gets.n_elements])?;
+        }
+        let rounds_ns = gets.spans.repeat(|| {
+            let start = Instant::now();
+            match gets.n_elements {
+                0 => self.circuit()?.exchange(get, n, floor::CHUNK)?,
+                _ => self.stream_in_flight(n)?,
+            }
+            Ok(start.elapsed())
+        })?;
+        Ok(RoundTimes { rounds_ns, n, ..RoundTimes::default() })
+    }
 }
 
 #[cfg(test)]
@@ -344,19 +440,20 @@ mod tests {
 
     type Work = fn(&mut RawDriver, &ConnectedChannels) -> Result<Timed, DriverFailure>;
 
-    fn raw() -> RawDriver {
+    fn raw(protocol: LabProtocol) -> RawDriver {
         let (sender, port) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             floor::serve(Ipv4Addr::LOCALHOST, |port| sender.send(port).map_err(std::io::Error::other))
         });
-        let mut raw = RawDriver::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.recv().unwrap()), Destination::Fresh);
+        let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.recv().unwrap());
+        let mut raw = RawDriver::new(server, Destination::Fresh, protocol);
         raw.open("any", 1).unwrap();
         raw
     }
 
     #[test]
     fn raw_batches_of_every_size_complete_all_channels() {
-        let mut raw = raw();
+        let mut raws = [raw(LabProtocol::Ca), raw(LabProtocol::Pva)];
         let works: [Work; 7] = [
             RawDriver::connect_one_by_one,
             RawDriver::connect_at_once,
@@ -370,22 +467,36 @@ mod tests {
         for n in [0, 1, 31, 32, 100, 2 * floor::CHUNK, 5 * floor::CHUNK + 7] {
             let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n, variant: Variant::Distinct };
             for work in works {
-                assert_eq!(work(&mut raw, &batch).map(|timed| timed.n), Ok(n));
+                for raw in &mut raws {
+                    assert_eq!(work(raw, &batch).map(|timed| timed.n), Ok(n));
+                }
             }
         }
     }
 
     #[test]
+    fn a_raw_stream_reads_whole_arrays_for_the_given_time() {
+        let mut raw = RawDriver { destination: Destination::Reused, ..raw(LabProtocol::Pva) };
+        let start = Instant::now();
+
+        let arrays_hz = raw.stream_arrays(80_000, Duration::from_millis(20)).unwrap();
+
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert!(arrays_hz > 0.0 && raw.reply.len() == floor::array_reply_bytes(20_000));
+    }
+
+    #[test]
     fn each_context_in_use_has_its_own_circuit() {
-        let mut raw = raw();
         let batch = ConnectedChannels { pattern: "lab:{:06}".into(), n: 40, variant: Variant::Equal };
 
-        assert_eq!(raw.contexts_at_work(&batch).map(|timed| timed.n), Ok(40));
+        for protocol in [LabProtocol::Ca, LabProtocol::Pva] {
+            assert_eq!(raw(protocol).contexts_at_work(&batch).map(|timed| timed.n), Ok(40));
+        }
     }
 
     #[test]
     fn an_unexpected_reply_is_a_wrong_count() {
-        let mut raw = raw();
+        let mut raw = raw(LabProtocol::Ca);
         let circuit = raw.circuit().unwrap();
         circuit.exchange(floor::PUT, 3, floor::CHUNK).unwrap();
 
@@ -398,11 +509,11 @@ mod tests {
 
     #[test]
     fn search_replies_for_other_channels_are_ignored() {
-        let mut raw = raw();
+        let mut raw = raw(LabProtocol::Ca);
         let circuit = raw.circuit().unwrap();
 
         circuit.search(floor::search_bytes("x"), 5..8).unwrap();
-        let connected = circuit.connect("x", 0..3, 3);
+        let connected = circuit.connect(floor::create("x"), "x", 0..3, 3);
 
         assert_eq!(connected, Err(DriverFailure::WrongCount { n: 3, expected: 0 }));
     }

@@ -1,4 +1,4 @@
-//! A trial of one driver: sends every request once against softIoc, to test that it can be installed and answers
+//! A trial of one driver: sends every request once against softIoc, or QSRV2, to test that it can be installed and answers
 //! correctly.
 
 use std::io::Write;
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::limit::BATCH_MAX;
 use crate::peers;
+use crate::protocol::LabProtocol;
 use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
 
 /// PVs whose value is their number.
@@ -25,7 +26,8 @@ const WAVEFORM: &str = "ca:test:rawdata";
 /// One line of the output.
 #[derive(Serialize)]
 struct TrialLine<'a> {
-    asked: &'a DriverRequest,
+    #[serde(rename = "asked")]
+    request: &'a DriverRequest,
     answer: &'a DriverReply,
 }
 
@@ -42,8 +44,12 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
     let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
-    let server = ServerUnderTest::start(ServerKind::SoftIoc, &database, None, None, &peers)?;
-    let mut conversation = DriverProcess::start(client, &server, None, 0, &peers)?;
+    let (kind, protocol) = match client.is_measured_over(LabProtocol::Ca) {
+        true => (ServerKind::SoftIoc, LabProtocol::Ca),
+        false => (ServerKind::Qsrv2, LabProtocol::Pva),
+    };
+    let server = ServerUnderTest::start(kind, &database, None, None, &peers)?;
+    let mut conversation = DriverProcess::start((client, protocol), &server, None, 0, &peers)?;
     let hello = DriverReply::Hello(conversation.hello().clone());
     let mut print = |line: Result<String, serde_json::Error>| {
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
@@ -51,7 +57,7 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
     print(serde_json::to_string(&hello))?;
     for request in &asks(client, n) {
         let answer = conversation.request(request, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
-        print(serde_json::to_string(&TrialLine { asked: request, answer: &answer }))?;
+        print(serde_json::to_string(&TrialLine { request, answer: &answer }))?;
     }
     Ok(())
 }
@@ -92,10 +98,16 @@ fn asks(client: ClientUnderTest, n: usize) -> Vec<DriverRequest> {
         DriverRequest::GetAtOnce(batch(MISNUMBERED, Variant::Distinct)),
         DriverRequest::MonitorAtOnce(batch(MISNUMBERED, Variant::Distinct)),
     ];
-    if client.external().is_none() {
-        asks.extend([DriverRequest::PutUnconfirmedAtOnce(distinct()), DriverRequest::GetInFlight(distinct())]);
+    if !client.is_measured_over(LabProtocol::Ca) {
+        asks.push(DriverRequest::GetWholeAtOnce(distinct()));
+    }
+    if client.external().is_none() || client.is_fodo_java() {
+        asks.extend([DriverRequest::PutUnconfirmedAtOnce(distinct()), DriverRequest::GetInFlight(equal())]);
+    }
+    let peers_of_pvaccess = [ClientUnderTest::Pvxs, ClientUnderTest::CorePva];
+    if client.external().is_none() || client.is_fodo_java() || peers_of_pvaccess.contains(&client) {
         asks.extend([
-            DriverRequest::GetInFlight(equal()),
+            DriverRequest::GetInFlight(distinct()),
             DriverRequest::GetInFlight(batch(MISNUMBERED, Variant::Distinct)),
         ]);
     }

@@ -1,7 +1,7 @@
 //! A delay: forwards data later, in order and unchanged.
 //!
 //! Datagrams and circuits of one port go to the same port of the server. Many kernels lack a queue with a delay; this
-//! one works without privileges.
+//! one works without privileges. Only the addresses in searches of pvAccess and in their replies change.
 
 use std::collections::HashMap;
 use std::io::{Read, Write, stdout};
@@ -25,7 +25,7 @@ type Searchers = Arc<Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>>;
 /// Listens at `at` and forwards everything to the server at `to` and back, each `one_way` later. Never returns unless
 /// it fails.
 pub fn run(at: SocketAddr, to: SocketAddr, one_way: Duration) -> std::io::Result<()> {
-    let (listener, socket) = (TcpListener::bind(at)?, UdpSocket::bind(at)?);
+    let (listener, socket) = (TcpListener::bind(at)?, shared_socket(at)?);
     println!("{READY}");
     stdout().flush()?;
     thread::spawn(move || {
@@ -33,6 +33,24 @@ pub fn run(at: SocketAddr, to: SocketAddr, one_way: Duration) -> std::io::Result
         let _ = pass_datagrams(&socket, to, one_way);
     });
     pass_circuits(&listener, to, one_way)
+}
+
+/// A socket beside which clients of pvAccess can receive beacons at the same port of any address. Searches are received
+/// here, because the kernel prefers the socket with the address of the datagram.
+#[cfg(target_os = "linux")]
+fn shared_socket(at: SocketAddr) -> std::io::Result<UdpSocket> {
+    use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let shared = socket(family, SocketType::DGRAM, None)?;
+    sockopt::set_socket_reuseaddr(&shared, true)?;
+    bind(&shared, &at)?;
+    Ok(UdpSocket::from(shared))
+}
+
+/// Namespaces, and therefore delays, exist on Linux only.
+#[cfg(not(target_os = "linux"))]
+fn shared_socket(at: SocketAddr) -> std::io::Result<UdpSocket> {
+    UdpSocket::bind(at)
 }
 
 /// Keeps each piece until it is due, then calls `pass` with it, one after the other. Ends when `pass` fails or when the
@@ -62,13 +80,13 @@ fn set_timer_slack() {
 
 /// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
-fn be_punctual() {}
+fn set_timer_slack() {}
 
 fn pass_datagrams(socket: &UdpSocket, to: SocketAddr, one_way: Duration) -> std::io::Result<()> {
     let searchers = Searchers::default();
-    let there = line(|(onwards, bytes): (Arc<UdpSocket>, Vec<u8>)| {
-        // The kernel reports a server that does not listen as an error of the next send; send that datagram again.
-        let _ = onwards.send(&bytes).or_else(|_| onwards.send(&bytes));
+    let there = line(move |(onwards, bytes): (Arc<UdpSocket>, Vec<u8>)| {
+        // A server that does not listen needs no search.
+        let _ = onwards.send_to(&bytes, to);
         Ok(())
     });
     let back_socket = socket.try_clone()?;
@@ -81,11 +99,41 @@ fn pass_datagrams(socket: &UdpSocket, to: SocketAddr, one_way: Duration) -> std:
     loop {
         let (n, client) = socket.recv_from(&mut datagram)?;
         let due = Instant::now() + one_way;
-        let Some(onwards) = socket_of(client, to, &searchers, &back, one_way)? else { continue };
-        let bytes = datagram.get(..n).unwrap_or_default().to_vec();
+        let Some(onwards) = socket_of(client, &searchers, &back, one_way)? else { continue };
+        let mut bytes = datagram.get(..n).unwrap_or_default().to_vec();
+        reply_to(&mut bytes, onwards.local_addr()?.port());
         if there.send((due, (onwards, bytes))).is_err() {
             return Ok(());
         }
+    }
+}
+
+/// First byte of a message of pvAccess.
+const MAGIC: u8 = 0xca;
+
+/// A search of pvAccess contains the address and the port to which the server replies: replaces them by those of the delay,
+/// which is the sender (all zeros) at `port`. Channel Access has none.
+///
+/// Source: pvAccess protocol specification, SEARCH: header 8 with the byte order in bit 7 of its flags, number of the search
+/// 4, flags 4, address 16, port 2.
+fn reply_to(datagram: &mut [u8], port: u16) {
+    const SEARCH: u8 = 3;
+    let [MAGIC, _, flags, SEARCH, ..] = *datagram else { return };
+    let Some([address @ .., high, low]) = datagram.get_mut(16..34) else { return };
+    address.fill(0);
+    [*high, *low] = if flags & 0x80 == 0 { port.to_le_bytes() } else { port.to_be_bytes() };
+}
+
+/// A reply to a search of pvAccess contains the server's address, to which the client would connect directly. All zeros
+/// stand for the sender of the reply, which is the delay. Channel Access sends that by default.
+///
+/// Source: pvAccess protocol specification, SEARCH_RESPONSE: header 8, GUID 12, number of the search 4, address 16.
+fn connect_to_sender(datagram: &mut [u8]) {
+    const SEARCH_RESPONSE: u8 = 4;
+    if let [MAGIC, _, _, SEARCH_RESPONSE, ..] = *datagram
+        && let Some(address) = datagram.get_mut(24..40)
+    {
+        address.fill(0);
     }
 }
 
@@ -93,7 +141,6 @@ fn pass_datagrams(socket: &UdpSocket, to: SocketAddr, one_way: Duration) -> std:
 /// too many clients; the client then searches again.
 fn socket_of(
     client: SocketAddr,
-    to: SocketAddr,
     searchers: &Searchers,
     back: &SyncSender<(Instant, (SocketAddr, Vec<u8>))>,
     one_way: Duration,
@@ -106,14 +153,15 @@ fn socket_of(
         return Ok(None);
     }
     let onwards = Arc::new(UdpSocket::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?);
-    onwards.connect(to)?;
     onwards.set_read_timeout(Some(DELAYED_SEARCHER_MAX))?;
     known.insert(client, Arc::clone(&onwards));
     let (answered, searchers, back) = (Arc::clone(&onwards), Arc::clone(searchers), back.clone());
     thread::spawn(move || {
         let mut datagram = vec![0; DELAYED_PIECE_BYTES];
-        while let Ok(n) = answered.recv(&mut datagram) {
-            let bytes = datagram.get(..n).unwrap_or_default().to_vec();
+        // QSRV1 replies from another port.
+        while let Ok((n, _server)) = answered.recv_from(&mut datagram) {
+            let mut bytes = datagram.get(..n).unwrap_or_default().to_vec();
+            connect_to_sender(&mut bytes);
             if back.send((Instant::now() + one_way, (client, bytes))).is_err() {
                 break;
             }
@@ -217,6 +265,28 @@ mod tests {
 
         assert!(elapsed >= 2 * ONE_WAY, "{elapsed:?}");
         assert!([first.to_vec(), rest].concat() == sent);
+    }
+
+    #[test]
+    fn searches_of_pvaccess_and_their_replies_lead_through_the_delay() {
+        let message = |flags: u8, command: u8| [&[0xca, 2, flags, command][..], &[7; 40]].concat();
+        let search =
+            |flags: u8, port: [u8; 2]| [&[0xca, 2, flags, 3][..], &[7; 12], &[0; 16], &port, &[7; 10]].concat();
+        let found = [&[0xca, 2, 0, 4][..], &[7; 20], &[0; 16], &[7; 4]].concat();
+
+        for (sent, passed) in [
+            (message(0, 3), search(0, [0x02, 0x01])),
+            (message(0x80, 3), search(0x80, [0x01, 0x02])),
+            (message(0, 4), found),
+            (message(0, 5), message(0, 5)),
+            (vec![0xca, 2, 0, 3, 7], vec![0xca, 2, 0, 3, 7]),
+            (vec![0, 6, 0, 3], vec![0, 6, 0, 3]),
+        ] {
+            let mut datagram = sent;
+            reply_to(&mut datagram, 0x0102);
+            connect_to_sender(&mut datagram);
+            assert_eq!(datagram, passed);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::driver::DriverFailure;
 use crate::process::{ChildProcess, Launch, Ports};
+use crate::protocol::LabProtocol;
 
 /// Address of the servers' host. Source of the network: RFC 5737, addresses for documentation.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -23,6 +24,8 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const DELAYED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 5);
 /// One-way delay in either direction of a delayed link.
 pub const ONE_WAY: Duration = Duration::from_millis(1);
+/// The card of either host.
+pub const CARD: &str = "fodo0";
 /// Rate of the link in each direction.
 const RATE: &str = "1gbit";
 /// Burst size, and how long the rest may wait in the queue: the values of a switch of this rate.
@@ -66,20 +69,21 @@ impl TwoHosts {
         Ok(TwoHosts { server, client, link })
     }
 
-    /// Starts a delay on the clients' host, through which the server at `ports` is reachable; returns the delayed
-    /// address.
+    /// Starts a delay on the clients' host, through which the server at `ports` is reachable over `protocol`; returns the
+    /// delayed address.
     ///
     /// The process is not pinned: on any CPU it competes with another process, but all of them mostly wait.
-    pub fn delayed(&self, ports: Ports) -> Result<(Ports, ChildProcess), DriverFailure> {
+    pub fn delayed(&self, ports: Ports, protocol: LabProtocol) -> Result<(Ports, ChildProcess), DriverFailure> {
         let unavailable =
             |why: std::io::Error| DriverFailure::Unavailable { who: "the delay".into(), why: why.to_string() };
-        let (at, to) = (format!("{DELAYED}:{}", ports.server), format!("{SERVER}:{}", ports.server));
+        let port = ports.port_of(protocol);
+        let (at, to) = (format!("{DELAYED}:{port}"), format!("{SERVER}:{port}"));
         let one_way_us = ONE_WAY.as_micros().to_string();
         let words = ["lab", "worker", "delay", "--at", &at, "--to", &to, "--one-way-us", &one_way_us];
         let seen = Ports { host: DELAYED, network_of: Some(self.client_number()), ..ports };
         let mut delay = ChildProcess::start(&Launch {
             who: "the delay".into(),
-            program: std::env::current_exe().map_err(unavailable)?,
+            program: crate::program::path().map_err(unavailable)?,
             args: words.map(OsString::from).to_vec(),
             cpu: None,
             ports: seen,
@@ -87,6 +91,20 @@ impl TwoHosts {
         })?;
         delay.wait_for(START_MAX, |line| (line == delay::READY).then_some(()))?;
         Ok((seen, delay))
+    }
+
+    /// Makes both cards send each segment of a connection in a frame of its own, so that their counters count what a
+    /// network would carry.
+    pub fn send_single_segments(&self) -> Result<(), String> {
+        for holder in [self.server_number(), self.client_number()] {
+            run_in_namespace(holder, "ip", "link set dev fodo0 gso_max_segs 1")?;
+        }
+        Ok(())
+    }
+
+    /// Gives the card of the servers' host another address.
+    pub fn add_server_address(&self, address: Ipv4Addr) -> Result<(), String> {
+        run_in_namespace(self.server_number(), "ip", &format!("address add {address}/24 dev {CARD}"))
     }
 
     /// Number of a process on the servers' host.

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use crate::driver::ClientUnderTest;
 use crate::load::Producer;
 use crate::load::double::Misbehavior;
-use crate::load::suite::{Load, LoadKind, Offered, RunConditions};
+use crate::load::suite::{Load, LoadKind, Offered, RunConditions, StreamSize};
 use crate::machine::Machine;
 use crate::placement::{CpuChoice, Placement};
+use crate::protocol::LabProtocol;
 use crate::result::{ResultFile, RowVerdict};
 use crate::server::ServerKind;
 use crate::tables;
@@ -46,6 +47,23 @@ pub enum LoadVerb {
         #[command(flatten)]
         common: CommonArguments,
     },
+    /// One large array that changes as fast as the server sends it, beside a raw stream.
+    Stream {
+        /// Elements of the array, doubles.
+        #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(2..))]
+        elements: u32,
+        /// Duration of the stream.
+        #[arg(long, value_name = "TIME", default_value_t = 5.0)]
+        seconds: f64,
+        /// Client that subscribes: fodo or, over pvAccess, pvxs, p4p or core-pva.
+        #[arg(long, value_name = "CLIENT", default_value = "fodo")]
+        client: ClientUnderTest,
+        /// Makes the client misbehave in one way, to test that this is detected.
+        #[arg(long, hide = true)]
+        double: Option<Misbehavior>,
+        #[command(flatten)]
+        common: CommonArguments,
+    },
     /// Memory of idle channels and subscriptions.
     Idle {
         /// Number of channels, and of subscriptions.
@@ -54,6 +72,9 @@ pub enum LoadVerb {
         /// Number of PVs they connect to, in turn.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         pvs: u32,
+        /// Client with the channels: fodo or fodo-java, of which the memory outside the heap is measured.
+        #[arg(long, value_name = "CLIENT", default_value = "fodo")]
+        client: ClientUnderTest,
         #[command(flatten)]
         common: CommonArguments,
     },
@@ -82,9 +103,15 @@ pub struct CommonArguments {
     /// Number of repetitions.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// The protocol of the subscriptions.
+    #[arg(long, value_name = "PROTOCOL", default_value = "ca")]
+    protocol: LabProtocol,
     /// Server and client on one core; on two without it.
     #[arg(long)]
     one_core: bool,
+    /// Server and client on two hosts: network namespaces on this machine.
+    #[arg(long, conflicts_with = "one_core")]
+    two_hosts: bool,
     /// Also write the rows to this file; "-" for standard output in place of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -111,8 +138,8 @@ pub struct LoadArguments {
     /// Server of the PVs.
     #[arg(long, value_name = "SERVER", default_value = "fodo")]
     server: ServerKind,
-    /// How values change; default: on schedule by our server, otherwise by the records themselves at a rate that SCAN
-    /// supports, otherwise by puts.
+    /// How values change; default: on schedule by our server, by Python in its own server, otherwise by the records
+    /// themselves at a rate that SCAN supports, otherwise by puts.
     #[arg(long, value_name = "HOW")]
     producer: Option<Producer>,
     /// Makes the client misbehave in one way, to test that this is detected.
@@ -134,8 +161,10 @@ another implementation lost or merged cannot be told apart: they are unattribute
 Examples:
   fodo lab load fan-out                                    100 PVs x 10 subscriptions x 10 Hz
   fodo lab load fan-out --pvs 1000 --subscriptions 1000    offers 10 million updates per second
+  fodo lab load fan-out --protocol pva --client p4p        the same over pvAccess, p4p with our server
   fodo lab load ladder                                     finds the rate at which delivery stops growing
   fodo lab load sustained --hz 1000 --seconds 1            finds the rate without loss, merge or delay
+  fodo lab load stream --protocol pva                      arrays of 8 MB, beside a raw stream
 
 Exit status: 0 when every update is accounted for and right, 1 otherwise, 2 when the arguments are invalid.";
 
@@ -146,7 +175,11 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
         return ExitCode::from(2);
     };
     let cpus = CpuChoice::find();
-    let placement = if common.one_core { Placement::OneCore } else { cpus.apart() };
+    let placement = match (common.one_core, common.two_hosts) {
+        (true, _) => Placement::OneCore,
+        (_, true) => Placement::TwoHosts,
+        _ => cpus.apart(),
+    };
     let conditions = RunConditions { placement, cpus: &cpus, deadline: Instant::now() + LOAD_MAX };
     let machine = Machine::describe();
     let mut result = ResultFile::new("load", &machine.date);
@@ -155,7 +188,8 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
     }
     result.settings.insert("repetitions".into(), common.repetitions.into());
     let start = Instant::now();
-    result.rows = load.rows(&ClientUnderTest::ALL, &conditions, &mut |_| {});
+    let clients = [&ClientUnderTest::ALL[..], &ClientUnderTest::OF_LOADS, &ClientUnderTest::JAVA_VARIANTS].concat();
+    result.rows = load.rows(&clients, &conditions, &mut |_| {});
     result.duration_s = start.elapsed().as_secs_f64();
     print_result(&result, common.json.as_deref())
 }
@@ -180,9 +214,15 @@ fn load_of_arguments(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
             let kind = LoadKind::Reconnect { points: vec![*pvs], down_seconds: *down_seconds };
             are_positive(&[f64::from(*pvs), *down_seconds]).then_some(("L3", kind, fodo, common))?
         }
-        LoadVerb::Idle { channels, pvs, common } => {
+        LoadVerb::Stream { elements, seconds, client, double, common } => {
+            let size = StreamSize { n_elements: *elements, seconds: *seconds, double: *double };
+            let pair = (*client, ServerKind::Fodo);
+            are_positive(&[*seconds]).then_some(("L8", LoadKind::Stream(size), pair, common))?
+        }
+        LoadVerb::Idle { channels, pvs, client, common } => {
             let kind = LoadKind::Idle { n: *channels, n_pvs: *pvs };
-            are_positive(&[f64::from(*channels), f64::from(*pvs)]).then_some(("L4", kind, fodo, common))?
+            let pair = (*client, ServerKind::Fodo);
+            are_positive(&[f64::from(*channels), f64::from(*pvs)]).then_some(("L4", kind, pair, common))?
         }
         LoadVerb::Absent { names, after_seconds, for_seconds, client, common } => {
             let kind = LoadKind::Absent { n_names: *names, after_seconds: *after_seconds, for_seconds: *for_seconds };
@@ -190,7 +230,8 @@ fn load_of_arguments(verb: &LoadVerb) -> Option<(Load, &CommonArguments)> {
             are_positive(&[f64::from(*names), *after_seconds, *for_seconds]).then_some(("L5", kind, pair, common))?
         }
     };
-    Load::with_arguments(question, kind, pair, common.repetitions as usize).map(|load| (load, common))
+    Load::with_arguments(question, kind, (pair, common.protocol), common.repetitions as usize)
+        .map(|load| (load, common))
 }
 
 impl LoadArguments {

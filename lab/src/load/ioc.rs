@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 use fodo_net::{Channel, ClientConfig, Context};
 
 use super::cast::TemporaryDatabase;
-use super::unavailable;
 use super::usage::Usage;
+use super::{on_cpu, unavailable};
 use crate::driver::raw::{Destination, RawDriver};
 use crate::driver::{Driver, DriverFailure};
 use crate::floor;
 use crate::limit::OPERATION_MAX;
 use crate::peers;
-use crate::placement::{CpuChoice, Placement, pin};
+use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
+use crate::protocol::LabProtocol;
 use crate::server::{ServerKind, ServerUnderTest};
 
 /// The server under test, and where both ends run.
@@ -194,7 +195,7 @@ impl IocBenchmark<'_> {
         self.as_client(|| {
             let context = reached.context();
             let channel = connected(&context, &name(0))?;
-            let mut circuit = RawDriver::new(SocketAddrV4::new(host, server), Destination::Fresh);
+            let mut circuit = RawDriver::new(SocketAddrV4::new(host, server), Destination::Fresh, LabProtocol::Ca);
             circuit.open("", 1)?;
             let (mut puts, mut floors) = (Vec::new(), Vec::new());
             for value in 0..n_puts {
@@ -213,15 +214,9 @@ impl IocBenchmark<'_> {
         })
     }
 
-    /// Does `work` on the client's CPU: threads that it starts stay there as well.
+    /// Does `work` on the client's CPU.
     fn as_client<T: Send>(&self, work: impl FnOnce() -> Result<T, DriverFailure> + Send) -> Result<T, DriverFailure> {
-        let cpu = self.cpus.client_cpu(self.placement);
-        let pinned = || {
-            cpu.map(pin).transpose().map_err(|why| unavailable("the client's processor", &why))?;
-            work()
-        };
-        let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
-        ended.unwrap_or_else(|_| Err(DriverFailure::Protocol { line: "the client's thread panicked".into() }))
+        on_cpu(self.cpus.client_cpu(self.placement), work)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod book;
 mod cast;
 pub mod command;
 pub mod double;
+pub mod group;
 pub mod idle;
 pub mod ioc;
 pub mod ladder;
@@ -19,6 +20,7 @@ pub mod reconnect;
 pub mod source;
 #[cfg(unix)]
 pub mod stalled;
+pub mod stream;
 pub mod suite;
 pub mod tally;
 pub mod traffic;
@@ -29,19 +31,22 @@ pub mod worker;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::driver::{ClientUnderTest, DriverFailure};
+use crate::driver::external::WatchTask;
+use crate::driver::{ClientUnderTest, DriverFailure, protocol_of_names};
 use crate::histogram;
 use crate::limit::{WARM_UP_LOAD, WARM_UP_LOAD_SHARE};
-use crate::placement::{CpuChoice, Placement};
+use crate::placement::{CpuChoice, Placement, pin};
 use crate::process::{ChildProcess, Launch, Ports};
+use crate::protocol::LabProtocol;
 use crate::result::{Ledger, Resources, ResultRow, RowVerdict, SampleUnit};
 use crate::server::ServerKind;
-use crate::warm_up::{WarmUp, warm_up};
+use crate::warm_up::{WarmUp, WarmUpBounds, warm_up};
 
 use self::cast::LoadProcesses;
+pub use self::cast::TemporaryDatabase;
 use self::double::Misbehavior;
-use self::tally::{Latencies, NumberEncoding, Sums};
-use self::traffic::{CircuitTraffic, SentBytes};
+use self::tally::{Latencies, Sums, UpdateRecording};
+use self::traffic::{CircuitTraffic, SentBytes, TrafficCounters};
 use self::usage::Usage;
 use self::worker::{LoadReply, LoadRequest, READY};
 
@@ -58,12 +63,22 @@ pub struct FanOut {
     pub duration: Duration,
     /// Makes the client misbehave; with a client other than ours, the generator.
     pub double: Option<Misbehavior>,
+    /// The protocol of the subscriptions.
+    pub protocol: LabProtocol,
     /// The client that subscribes.
     pub client: ClientUnderTest,
     /// The server of the PVs.
     pub server: ServerKind,
     /// How values change; `None` for the default of server and rate.
     pub producer: Option<Producer>,
+    /// Elements of the array of a stream, see [`Producer::Stream`]; `None` for numbers.
+    pub n_elements: Option<u32>,
+    /// Number of PVs to which the client subscribes, from the first; `None` for all.
+    pub n_watched: Option<u32>,
+    /// What a client in Python records of an update.
+    pub recording: UpdateRecording,
+    /// Maximum time of the warm-up.
+    pub warm_up_max: Duration,
 }
 
 /// How values change.
@@ -76,15 +91,22 @@ pub enum Producer {
     Calc,
     /// A client of Fodo puts them on schedule, without waiting.
     Puts,
+    /// A program in Python sets the values of its own server on schedule.
+    Python,
+    /// Fodo's server changes one array as fast as it sends it, see [`stream`].
+    #[value(skip)]
+    #[serde(skip)]
+    Stream,
 }
 
 impl Producer {
     /// Distinguishes its rows from those of our own schedule.
     fn variant_text(self) -> &'static str {
         match self {
-            Producer::Schedule => "",
+            Producer::Schedule | Producer::Stream => "",
             Producer::Calc => ", calc",
             Producer::Puts => ", puts",
+            Producer::Python => ", Python",
         }
     }
 
@@ -92,8 +114,10 @@ impl Producer {
     pub fn latency_text(self) -> &'static str {
         match self {
             Producer::Schedule => "from the intended moment of each change",
+            Producer::Stream => "from the moment of each change",
             Producer::Calc => "from the time stamp of the record, which counts by itself, not from the intended moment",
             Producer::Puts => "from the time stamp that the server gave to a put, not from the intended moment",
+            Producer::Python => "from the time stamp of each value, not from the intended moment",
         }
     }
 }
@@ -115,6 +139,10 @@ pub struct LoadOutcome {
     pub late_max: Duration,
     /// Updates delivered per second.
     pub delivered_hz: f64,
+    /// What both ends used and sent while values changed, without what followed.
+    pub window: LoadWindow,
+    /// Output of the server that reports a full queue.
+    pub complaint: Option<String>,
     /// Resource usage of the server while values changed.
     pub server: Usage,
     /// Resource usage of the client while values changed.
@@ -123,6 +151,19 @@ pub struct LoadOutcome {
     pub traffic: Option<CircuitTraffic>,
     /// How both were warmed up before the measurement.
     pub warm_up: Option<WarmUp>,
+}
+
+/// Usage of both ends while values changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadWindow {
+    /// Its duration in seconds.
+    pub seconds: f64,
+    /// Usage of the server.
+    pub server: Usage,
+    /// Usage of the client.
+    pub client: Usage,
+    /// What both sent; `None` where it cannot be measured.
+    pub traffic: Option<CircuitTraffic>,
 }
 
 /// Polling interval until all updates have arrived: the error of the measured duration.
@@ -135,17 +176,19 @@ const QUIET_INCOMPLETE: Duration = Duration::from_secs(1);
 const QUIET_COLLECTING: Duration = Duration::from_secs(4);
 /// Maximum time of one request, in addition to the time during which values change.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// What EPICS prints when a queue of callbacks is full: the values that follow are lost.
+const FULL_QUEUE: &str = "ring buffer full";
 /// A generator further behind than this did not offer the requested load.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
     /// Runs the load, each end in its own process.
     pub fn run(&self, placement: Placement, cpus: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
-        if let Some(why) = self.misfit() {
+        if let Some(why) = self.misfit(placement) {
             return Err(DriverFailure::Operation { what: "the load".into(), why });
         }
         let mut cast = LoadProcesses::start(self, placement, cpus)?;
-        self.converse(&mut cast.server, &mut cast.client, cast.port)
+        self.converse(&mut cast.server, &mut cast.client, cast.traffic)
     }
 
     /// Time without a further update after which missing updates are given up.
@@ -153,18 +196,23 @@ impl FanOut {
         if self.client.external().is_some() { QUIET_COLLECTING } else { QUIET_INCOMPLETE }
     }
 
-    /// `port`: that of the server to which the client subscribes.
+    /// `traffic`: counters of what both send.
     pub(super) fn converse(
         &self,
         server: &mut ChildProcess,
         client: &mut ChildProcess,
-        port: u16,
+        traffic: TrafficCounters,
     ) -> Result<LoadOutcome, DriverFailure> {
-        let watch = LoadRequest::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
+        let watch = LoadRequest::Watch { n_pvs: self.n_watched(), n_subscriptions: self.n_subscriptions };
         exchange(client, &watch, ANSWER_MAX)?;
         let warm_up = self.warm_up(server, client)?;
-        let counted = self.count(server, client, port)?;
-        Ok(LoadOutcome { warm_up, ..counted })
+        let counted = self.count(server, client, traffic)?;
+        Ok(LoadOutcome { warm_up, complaint: server.printed(FULL_QUEUE), ..counted })
+    }
+
+    /// Number of PVs to which the client subscribes.
+    pub fn n_watched(&self) -> u32 {
+        self.n_watched.unwrap_or(self.n_pvs).min(self.n_pvs)
     }
 
     /// Runs rounds of the same load until latency is steady. A double is not warmed up, because every error that it
@@ -180,15 +228,23 @@ impl FanOut {
             let settled = settle(server, client, produced.n_updates, self.incomplete_after())?;
             Ok(settled.client.latencies.median().unwrap_or(0.0))
         };
-        warm_up(WARM_UP_LOAD, &mut produce).map(Some)
+        let bounds = WarmUpBounds { time_max: self.warm_up_max, ..WARM_UP_LOAD };
+        warm_up(bounds, &mut produce).map(Some)
     }
 
     fn produce(&self, server: &mut ChildProcess, duration: Duration) -> Result<Produced, DriverFailure> {
-        let period = Duration::from_secs_f64(1.0 / self.rate_hz);
-        let n_rounds = (duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
-        let produce = LoadRequest::Produce { period_ns: period.as_nanos() as u64, n_rounds };
+        let produce = match self.producer() {
+            Producer::Stream => LoadRequest::Stream { duration_ms: duration.as_millis() as u64 },
+            Producer::Schedule | Producer::Calc | Producer::Puts | Producer::Python => {
+                let period = Duration::from_secs_f64(1.0 / self.rate_hz);
+                let n_rounds = (duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
+                LoadRequest::Produce { period_ns: period.as_nanos() as u64, n_rounds }
+            }
+        };
         match exchange(server, &produce, duration * 10 + ANSWER_MAX)? {
             LoadReply::Produced { n_posts, late_max_ns } => {
+                // Each PV has changed as often as every other, or once more.
+                let n_posts = n_posts * u64::from(self.n_watched()) / u64::from(self.n_pvs.max(1));
                 Ok(Produced { n_updates: n_posts * u64::from(self.n_subscriptions), late_max_ns })
             }
             other => Err(unexpected(&other)),
@@ -199,20 +255,27 @@ impl FanOut {
         &self,
         server: &mut ChildProcess,
         client: &mut ChildProcess,
-        port: u16,
+        traffic: TrafficCounters,
     ) -> Result<LoadOutcome, DriverFailure> {
         exchange(client, &LoadRequest::Restart {}, ANSWER_MAX)?;
         let (before, server_before) = counts(server)?;
         let client_before = tallied(client)?.usage;
-        let traffic_before = CircuitTraffic::of_port(port);
+        let traffic_before = traffic.read();
 
         let start = Instant::now();
         let Produced { n_updates: produced, late_max_ns } = self.produce(server, self.duration)?;
+        let traffic_since = || traffic_before.and_then(|before| Some(traffic.read()?.since(before)));
+        let window = LoadWindow {
+            seconds: start.elapsed().as_secs_f64(),
+            client: Usage::of_process(&client.number()).since(client_before),
+            traffic: traffic_since(),
+            server: counts(server)?.1.since(server_before),
+        };
         let settled = settle(server, client, produced, self.incomplete_after())?;
         let Settled { counts: after, server: server_after, client: client_after, quiet } = settled;
         // The quiet time at the end is not part of the measurement.
         let took = start.elapsed().saturating_sub(quiet);
-        let traffic = traffic_before.and_then(|before| Some(CircuitTraffic::of_port(port)?.since(before)));
+        let traffic = traffic_since();
         let sums = &client_after.sums;
         let merged_server = after.1 - before.1;
         let explained = merged_server + client_after.merged + sums.received;
@@ -244,13 +307,15 @@ impl FanOut {
             server: server_after.since(server_before),
             client: client_after.usage.since(client_before),
             traffic,
+            window,
+            complaint: None,
             warm_up: None,
         })
     }
 
     /// Whether both ends count their merged updates, so that every update must be explained.
-    fn reports_all_merges(&self) -> bool {
-        self.producer() == Producer::Schedule && self.client == ClientUnderTest::Fodo
+    pub fn reports_all_merges(&self) -> bool {
+        self.server.counts_updates() && self.client.is_fodo()
     }
 
     /// The outcome as a row of a result file: the median latency of delivery.
@@ -259,6 +324,7 @@ impl FanOut {
         let failure = outcome.failure();
         ResultRow {
             question: "L1".into(),
+            protocol: self.protocol,
             title: format!(
                 "fan-out of {} PVs x {} subscriptions x {} Hz: latency of delivery, {}{}",
                 self.n_pvs,
@@ -302,6 +368,17 @@ impl FanOut {
 impl LoadOutcome {
     /// The faults, as text; `None` when every update is accounted for and right.
     pub fn failure(&self) -> Option<String> {
+        self.failure_apart_from_end(true)
+    }
+
+    /// Updates that are neither delivered nor followed by a later number of their PV.
+    pub fn n_missing_at_end(&self) -> u64 {
+        let ledger = &self.ledger;
+        (ledger.merged_server + ledger.merged_client + ledger.unattributed).saturating_sub(self.missing)
+    }
+
+    /// The faults, as text; unless `is_end_required`, those of missing numbers without a later one are left out.
+    pub fn failure_apart_from_end(&self, is_end_required: bool) -> Option<String> {
         let ledger = &self.ledger;
         let mut faults = Vec::new();
         if ledger.unexplained != 0 {
@@ -311,6 +388,7 @@ impl LoadOutcome {
         let merged = ledger.merged_server + ledger.merged_client + ledger.unattributed;
         match merged.checked_sub(self.missing) {
             Some(0) => {}
+            Some(_) if !is_end_required => {}
             Some(n_last) => faults.push(format!("{n_last} numbers are missing without a later number of their PV")),
             None => faults.push(format!("{} numbers skipped, but {merged} merged or unattributed", self.missing)),
         }
@@ -386,9 +464,13 @@ fn settle(
     let deadline = Instant::now() + ANSWER_MAX;
     let mut last = (counts(server)?, tallied(client)?);
     let mut changed = Instant::now();
+    let mut poll = POLL;
     loop {
-        std::thread::sleep(POLL);
+        std::thread::sleep(poll);
+        let requested = Instant::now();
         let now = (counts(server)?, tallied(client)?);
+        // A client that needs long to count must have time to receive.
+        poll = POLL.max(requested.elapsed() * 3);
         let sums = &now.1.sums;
         if now.0.0 != last.0.0 || *sums != last.1.sums {
             changed = Instant::now();
@@ -404,7 +486,10 @@ fn settle(
 
 fn counts(server: &mut ChildProcess) -> Result<((u64, u64), Usage), DriverFailure> {
     match exchange(server, &LoadRequest::Count {}, ANSWER_MAX)? {
-        LoadReply::Counts { sent, merged, usage } => Ok(((sent, merged), usage)),
+        LoadReply::Counts { sent, merged, usage } => {
+            let usage = if usage == Usage::default() { Usage::of_process(&server.number()) } else { usage };
+            Ok(((sent, merged), usage))
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -420,28 +505,54 @@ fn tallied(client: &mut ChildProcess) -> Result<Tallied, DriverFailure> {
 }
 
 fn start_server(n_pvs: u32, cpus: &CpuChoice, ports: Ports) -> Result<ChildProcess, DriverFailure> {
-    let (n_pvs, port) = (n_pvs.to_string(), ports.server.to_string());
-    let words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
-    start("the load's server", words, cpus.server_cpu, ports)
+    start_own_server(["serve-load", "--pvs", &n_pvs.to_string()], cpus, ports)
+}
+
+fn start_own_server(words: [&str; 3], cpus: &CpuChoice, ports: Ports) -> Result<ChildProcess, DriverFailure> {
+    let (host, port, pva_port) = (ports.host.to_string(), ports.server.to_string(), ports.pva.to_string());
+    let at = ["--host", &host, "--port", &port, "--pva-port", &pva_port];
+    let words = words.into_iter().chain(at).map(OsString::from).collect();
+    // Only its clients have a protocol.
+    start("the load's server", words, cpus.server_cpu, ports, LabProtocol::Ca)
 }
 
 fn start_client(
     double: Option<Misbehavior>,
+    protocol: LabProtocol,
     placement: Placement,
     cpus: &CpuChoice,
     ports: Ports,
 ) -> Result<ChildProcess, DriverFailure> {
-    cast::fodo(double, NumberEncoding::Checked, cpus.client_cpu(placement), ports)
+    cast::fodo(ClientUnderTest::Fodo, double, WatchTask::every(protocol), cpus.client_cpu(placement), ports)
 }
 
-fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<ChildProcess, DriverFailure> {
-    let program = std::env::current_exe().map_err(|why| unavailable(who, &why))?;
+fn start(
+    who: &str,
+    words: Vec<OsString>,
+    cpu: Option<usize>,
+    ports: Ports,
+    protocol: LabProtocol,
+) -> Result<ChildProcess, DriverFailure> {
+    let program = crate::program::path().map_err(|why| unavailable(who, &why))?;
     let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
     args.extend(words);
-    let mut process =
-        ChildProcess::start(&Launch { who: who.into(), program, args, cpu, ports, variables: Vec::new() })?;
+    let variables = vec![protocol_of_names(protocol)];
+    let mut process = ChildProcess::start(&Launch { who: who.into(), program, args, cpu, ports, variables })?;
     process.wait_for(ANSWER_MAX, |line| (line == READY).then_some(()))?;
     Ok(process)
+}
+
+/// Does `work` on a thread on this CPU, or on any: threads that it starts stay there as well.
+fn on_cpu<T: Send>(
+    cpu: Option<usize>,
+    work: impl FnOnce() -> Result<T, DriverFailure> + Send,
+) -> Result<T, DriverFailure> {
+    let pinned = || {
+        cpu.map(pin).transpose().map_err(|why| unavailable("the client's processor", &why))?;
+        work()
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
+    ended.unwrap_or_else(|_| Err(DriverFailure::Protocol { line: "the client's thread panicked".into() }))
 }
 
 fn exchange(

@@ -1,6 +1,8 @@
 //! The producing end of a load for a server that cannot take our requests: a client of Fodo that puts the values, or
 //! that switches on records which count by themselves.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use fodo_net::{Channel, Context, Operation, Reading, Request};
@@ -40,8 +42,14 @@ pub fn database(n_pvs: u32, numbers: NumberEncoding) -> String {
 }
 
 /// Produces values until the end of its input. A double puts wrong values. `server`: number of the server's process,
-/// whose resource usage is reported.
-pub fn produce(n_pvs: u32, numbers: NumberEncoding, double: Option<Misbehavior>, server: &str) -> std::io::Result<()> {
+/// whose resource usage is reported; `metrics`: where it reports what it has sent and merged.
+pub fn produce(
+    n_pvs: u32,
+    numbers: NumberEncoding,
+    double: Option<Misbehavior>,
+    server: &str,
+    metrics: Option<SocketAddr>,
+) -> std::io::Result<()> {
     let context = Context::from_env().map_err(std::io::Error::other)?;
     let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), meddlers: Vec::new(), number: 0 };
     for pv in 0..n_pvs {
@@ -62,9 +70,27 @@ pub fn produce(n_pvs: u32, numbers: NumberEncoding, double: Option<Misbehavior>,
             produced.unwrap_or_else(|why| LoadReply::Failed { why })
         }
         // A server other than ours does not report what it sent and merged.
-        LoadRequest::Count {} => LoadReply::Counts { sent: 0, merged: 0, usage: Usage::of_process(server) },
+        LoadRequest::Count {} => match metrics.map_or(Ok((0, 0)), update_counts) {
+            Ok((sent, merged)) => LoadReply::Counts { sent, merged, usage: Usage::of_process(server) },
+            Err(error) => LoadReply::Failed { why: format!("metrics of the server: {error}") },
+        },
         other => LoadReply::Failed { why: format!("a generator does not support {other:?}") },
     })
+}
+
+/// The updates that an IOC has sent and merged, from its metrics.
+fn update_counts(metrics: SocketAddr) -> std::io::Result<(u64, u64)> {
+    let mut stream = TcpStream::connect_timeout(&metrics, BATCH_MAX)?;
+    stream.set_read_timeout(Some(BATCH_MAX))?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {metrics}\r\nConnection: close\r\n\r\n")?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    counts_in(&page).ok_or_else(|| std::io::Error::other(format!("no number of updates in {page:?}")))
+}
+
+fn counts_in(page: &str) -> Option<(u64, u64)> {
+    let of = |name: &str| page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some((of("fodo_updates_sent_total ")?, of("fodo_updates_merged_total ")?))
 }
 
 struct Generator {
@@ -151,6 +177,14 @@ mod tests {
             checked.ends_with(&format!("record(ao, \"load:000002\") {{ field(VAL, \"{}\") }}\n", tally::encode(2, 0)))
         );
         assert!(plain.starts_with("record(calc, \"load:000000\") { field(CALC, \"VAL+1\") }\n"));
+    }
+
+    #[test]
+    fn updates_of_an_ioc_are_counted_by_its_metrics() {
+        let page = "HTTP/1.1 200 OK\r\n\r\n# TYPE fodo_updates_sent_total counter\nfodo_updates_sent_total 12\n\
+                    fodo_updates_merged_total 3\n";
+
+        assert_eq!((counts_in(page), counts_in("fodo_updates_sent_total 12\n")), (Some((12, 3)), None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{ANSWER_MAX, LoadReply, LoadRequest, exchange, start_client, start_se
 use crate::driver::DriverFailure;
 use crate::placement::{CpuChoice, Placement};
 use crate::process::Ports;
+use crate::protocol::LabProtocol;
 
 /// Time to recover, counted from the moment at which the server accepts requests again.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,10 +21,16 @@ pub struct RecoveryTimes {
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Subscribes to `n_pvs` PVs, kills the server, starts it again after `down`.
-pub fn run(n_pvs: u32, down: Duration, placement: Placement, cpus: &CpuChoice) -> Result<RecoveryTimes, DriverFailure> {
+pub fn run(
+    protocol: LabProtocol,
+    n_pvs: u32,
+    down: Duration,
+    placement: Placement,
+    cpus: &CpuChoice,
+) -> Result<RecoveryTimes, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let server = start_server(n_pvs, cpus, ports)?;
-    let mut client = start_client(None, placement, cpus, ports)?;
+    let mut client = start_client(None, protocol, placement, cpus, ports)?;
     exchange(&mut client, &LoadRequest::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
     drop(server);
     exchange(&mut client, &LoadRequest::Restart {}, ANSWER_MAX)?;

@@ -2,6 +2,7 @@
 
 use rustix::process::{Signal, kill_process};
 
+use super::traffic::TrafficCounters;
 use super::{ANSWER_MAX, FanOut, LoadOutcome, LoadRequest, exchange, start_client, start_server, unavailable};
 use crate::driver::DriverFailure;
 use crate::placement::{CpuChoice, Placement};
@@ -34,14 +35,14 @@ impl Stalled {
 fn beside(load: &FanOut, placement: Placement, cpus: &CpuChoice) -> Result<LoadOutcome, DriverFailure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let mut server = start_server(load.n_pvs, cpus, ports)?;
-    let mut live = start_client(load.double, placement, cpus, ports)?;
-    let mut stalled = start_client(None, placement, cpus, ports)?;
+    let mut live = start_client(load.double, load.protocol, placement, cpus, ports)?;
+    let mut stalled = start_client(None, load.protocol, placement, cpus, ports)?;
     let watch = LoadRequest::Watch { n_pvs: load.n_pvs, n_subscriptions: load.n_subscriptions };
     exchange(&mut stalled, &watch, ANSWER_MAX)?;
     let stop =
         |signal| kill_process(stalled.id(), signal).map_err(|why| unavailable("the stalled client", &why.into()));
     stop(Signal::STOP)?;
-    let outcome = load.converse(&mut server, &mut live, ports.server);
+    let outcome = load.converse(&mut server, &mut live, TrafficCounters::Circuits(ports.port_of(load.protocol)));
     // The process is killed when dropped, which does not require it to run; continue it so that it can exit by itself.
     stop(Signal::CONT)?;
     let mut outcome = outcome?;

@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::double::Misbehavior;
+use super::stream::StreamRates;
+use super::tally::UpdateRecording;
 use super::{FanOut, LoadOutcome, Producer, absent, idle, ioc, ladder, reconnect};
 use crate::driver::{ClientUnderTest, DriverFailure};
+use crate::limit::WARM_UP_LOAD;
 use crate::placement::{CpuChoice, Placement};
+use crate::protocol::LabProtocol;
 use crate::result::{ResultRow, RowVerdict, SampleUnit};
 use crate::scenario::Suite;
 use crate::server::ServerKind;
@@ -27,6 +31,9 @@ pub struct Load {
     /// How it is verified that the work was done.
     pub verification: String,
     kind: LoadKind,
+    /// The protocol; Channel Access by default.
+    #[serde(default)]
+    protocol: LabProtocol,
     /// Clients, each with its server.
     pairs: Vec<(ClientUnderTest, ServerKind)>,
     suites: Vec<Suite>,
@@ -52,6 +59,8 @@ pub enum LoadKind {
     Stalled(Offered),
     /// See [`reconnect`].
     Reconnect { points: Vec<u32>, down_seconds: f64 },
+    /// See [`StreamRates`].
+    Stream(StreamSize),
     /// See [`idle`].
     Idle { n: u32, n_pvs: u32 },
     /// See [`absent`].
@@ -90,6 +99,19 @@ pub struct Offered {
     pub double: Option<Misbehavior>,
 }
 
+/// A stream of arrays.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSize {
+    /// Doubles of each array.
+    pub n_elements: u32,
+    /// Duration.
+    pub seconds: f64,
+    /// Makes the client misbehave.
+    #[serde(skip)]
+    pub double: Option<Misbehavior>,
+}
+
 /// Where loads run, and until when.
 #[derive(Clone, Copy, Debug)]
 pub struct RunConditions<'a> {
@@ -116,11 +138,11 @@ impl Load {
     pub fn with_arguments(
         question: &str,
         kind: LoadKind,
-        pair: (ClientUnderTest, ServerKind),
+        (pair, protocol): ((ClientUnderTest, ServerKind), LabProtocol),
         repetitions: usize,
     ) -> Option<Load> {
         let known = Load::all().ok()?.into_iter().find(|load| load.question == question)?;
-        Some(Load { kind, pairs: vec![pair], repetitions, ..known })
+        Some(Load { kind, protocol, pairs: vec![pair], repetitions, ..known })
     }
 
     /// Whether it belongs to a suite.
@@ -128,9 +150,15 @@ impl Load {
         self.suites.contains(&suite)
     }
 
+    /// Its pairs whose client, or the client that it is a variant of, is in `clients`.
+    fn pairs_of(&self, clients: &[ClientUnderTest]) -> impl Iterator<Item = &(ClientUnderTest, ServerKind)> {
+        let is_selected = |client: &ClientUnderTest| clients.contains(client) || clients.contains(&client.variant_of());
+        self.pairs.iter().filter(move |(client, _)| is_selected(client))
+    }
+
     /// Number of repetitions of all its pairs whose client is in `clients`.
     pub fn n_repetitions(&self, clients: &[ClientUnderTest]) -> usize {
-        self.pairs.iter().filter(|(client, _)| clients.contains(client)).count() * self.repetitions
+        self.pairs_of(clients).count() * self.repetitions
     }
 
     /// Runs the load; rows without a result state the reason. `report` receives the name of each pair before it runs.
@@ -141,7 +169,7 @@ impl Load {
         report: &mut dyn FnMut(&str),
     ) -> Vec<ResultRow> {
         let mut rows = Vec::new();
-        for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
+        for &(client, server) in self.pairs_of(clients) {
             report(&format!("{}, {} with {}", self.question, client.text(), server.text()));
             let RunConditions { placement, cpus, deadline } = *conditions;
             let placement = match placement {
@@ -173,6 +201,7 @@ impl LoadRun<'_> {
             LoadKind::Reconnect { points, down_seconds } => {
                 points.iter().flat_map(|&n_pvs| self.reconnect(n_pvs, seconds(*down_seconds))).collect()
             }
+            LoadKind::Stream(size) => self.stream(size),
             LoadKind::Idle { n, n_pvs } => self.idle(*n, *n_pvs),
             LoadKind::Absent { n_names, after_seconds, for_seconds } => {
                 vec![self.absent(*n_names, seconds(*after_seconds), seconds(*for_seconds))]
@@ -206,6 +235,7 @@ impl LoadRun<'_> {
 
     fn offered(&self, offered: &Offered) -> FanOut {
         FanOut {
+            protocol: self.load.protocol,
             n_pvs: offered.n_pvs,
             n_subscriptions: offered.n_subscriptions,
             rate_hz: offered.hz,
@@ -214,6 +244,10 @@ impl LoadRun<'_> {
             client: self.client,
             server: self.server,
             producer: offered.producer,
+            n_elements: None,
+            n_watched: None,
+            recording: UpdateRecording::Every,
+            warm_up_max: WARM_UP_LOAD.time_max,
         }
     }
 
@@ -272,8 +306,42 @@ impl LoadRun<'_> {
         rows
     }
 
+    /// The rate at which values are received, that of the raw stream, and their ratio in each repetition.
+    fn stream(&self, size: &StreamSize) -> Vec<ResultRow> {
+        let one = Offered {
+            n_pvs: 1,
+            n_subscriptions: 1,
+            hz: 0.0,
+            seconds: size.seconds,
+            producer: None,
+            double: size.double,
+        };
+        let load = FanOut { n_elements: Some(size.n_elements), ..self.offered(&one) };
+        let (runs, failure) = self.repeat(|| StreamRates::run(&load, size.n_elements, self.placement, self.cpus));
+        let outcomes: Vec<&LoadOutcome> = runs.iter().map(|run| &run.outcome).collect();
+        let fault = outcomes.iter().find_map(|outcome| outcome.failure());
+        let of = |variant: &str, unit: &str, number: fn(&StreamRates) -> f64| {
+            let samples = runs.iter().map(number).collect();
+            let row = self.row(variant, u64::from(size.n_elements), unit);
+            self.measured(row, samples, fault.clone(), failure.clone())
+        };
+        let raw = of("raw stream beside it", "MB/s", |run| run.raw);
+        let received = of("received", "MB/s", |run| run.received);
+        let account = self.joined(&load, &outcomes, failure.clone());
+        let received = ResultRow {
+            floor: raw.median,
+            ledger: account.ledger,
+            resources: account.resources,
+            warm_up: account.warm_up,
+            why: received.why.clone().or(account.why),
+            ..received
+        };
+        vec![received, raw, of("share of the raw stream", "x", |run| run.received / run.raw)]
+    }
+
     fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<ResultRow> {
-        let (backs, failure) = self.repeat(|| reconnect::run(n_pvs, down, self.placement, self.cpus));
+        let (backs, failure) =
+            self.repeat(|| reconnect::run(self.load.protocol, n_pvs, down, self.placement, self.cpus));
         let of = |variant: &str, time: fn(&reconnect::RecoveryTimes) -> Duration| {
             let samples = backs.iter().map(|back| time(back).as_nanos() as f64).collect();
             self.measured(self.row(variant, u64::from(n_pvs), "ns"), samples, None, failure.clone())
@@ -282,10 +350,14 @@ impl LoadRun<'_> {
     }
 
     fn idle(&self, n: u32, n_pvs: u32) -> Vec<ResultRow> {
-        let (found, failure) = self.repeat(|| idle::run(n, n_pvs, self.placement, self.cpus));
+        let client = (self.client, self.load.protocol);
+        let (found, failure) = self.repeat(|| idle::run(client, n, n_pvs, self.placement, self.cpus));
+        let outside = if self.client.external().is_some() { ", outside the heap" } else { "" };
         let of = |variant: &str, bytes: fn(&idle::IdleMemory) -> f64| {
             let samples = found.iter().map(bytes).collect();
-            self.measured(self.row(variant, u64::from(n), "bytes"), samples, None, failure.clone())
+            let of_client = if variant.ends_with("client") { outside } else { "" };
+            let row = self.row(&format!("{variant}{of_client}"), u64::from(n), "bytes");
+            self.measured(row, samples, None, failure.clone())
         };
         vec![
             of("channel, client", |idle| idle.client_channel),
@@ -347,9 +419,14 @@ impl LoadRun<'_> {
     /// One client searches; the counting intervals of the repetitions are consecutive.
     fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> ResultRow {
         let times = absent::CountingIntervals { after, counted, n_counts: self.load.repetitions };
-        let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.cpus) {
-            Ok(found) => (found, None),
-            Err(failure) => (Vec::new(), Some(failure)),
+        let client = (self.client, self.load.protocol);
+        let (found, failure) = if Instant::now() < self.deadline {
+            match absent::run(client, n_names, times, self.placement, self.cpus) {
+                Ok(found) => (found, None),
+                Err(failure) => (Vec::new(), Some(failure)),
+            }
+        } else {
+            (Vec::new(), None)
         };
         let variant = format!("after {:.0} s", after.as_secs_f64());
         let samples = found.iter().map(|absent| absent.datagrams_hz).collect();
@@ -408,6 +485,7 @@ impl LoadRun<'_> {
     fn row(&self, variant: &str, point: u64, unit: &str) -> ResultRow {
         ResultRow {
             question: self.load.question.clone(),
+            protocol: self.load.protocol,
             title: self.load.title.clone(),
             series: self.placement.text().into(),
             variant: if variant.is_empty() { "none".into() } else { variant.into() },
@@ -517,13 +595,41 @@ mod tests {
         for load in &fan_outs {
             assert!(matches!(load.kind, LoadKind::FanOut(offered) if offered.seconds >= 10.0), "{load:?}");
         }
-        for client in ClientUnderTest::ALL {
+        for client in ClientUnderTest::of(LabProtocol::Ca) {
             for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
                 assert!(fan_outs.iter().any(|load| load.pairs.contains(&(client, server))), "{client:?} {server:?}");
             }
         }
         let not_pinned = (ClientUnderTest::PsiCa, ServerKind::SoftIoc);
         assert!(fan_outs.iter().any(|load| !load.is_client_pinned && load.pairs.contains(&not_pinned)));
+    }
+
+    #[test]
+    fn the_suite_java_has_the_highest_rate_of_rows_beside_that_of_a_group_in_rust() {
+        let loads = Load::all().unwrap();
+
+        let of_java = loads.iter().filter(|load| load.belongs_to(Suite::Java) && load.question == "L6");
+
+        let clients = [ClientUnderTest::Fodo, ClientUnderTest::FodoJava];
+        let measured: Vec<ClientUnderTest> =
+            of_java.flat_map(|load| load.pairs_of(&clients)).map(|(client, _)| *client).collect();
+        assert!(measured.contains(&ClientUnderTest::FodoGroup) && measured.contains(&ClientUnderTest::FodoJavaRows));
+    }
+
+    #[test]
+    fn after_the_deadline_no_load_starts_and_every_row_says_so() {
+        let cpus = CpuChoice { server_cpu: None, other_cpu: None, are_siblings: false };
+        let conditions = RunConditions { placement: Placement::Unpinned, cpus: &cpus, deadline: Instant::now() };
+
+        for load in Load::all().unwrap() {
+            let rows = load.rows(&ClientUnderTest::ALL, &conditions, &mut |_| {});
+
+            assert!(rows.len() >= load.pairs.len(), "{load:?}");
+            for row in rows {
+                assert_eq!(row.verdict, RowVerdict::NotRun, "{row:?}");
+                assert!(row.why.as_ref().is_some_and(|why| why.contains("time limit of the run")), "{row:?}");
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,30 @@ pub enum NumberEncoding {
     Plain,
 }
 
+/// What a watcher in Python records of an update, see `drivers/python/watch.py`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateRecording {
+    /// Its number and latency, at once.
+    #[default]
+    Every,
+    /// Its value, requested without time stamp; one subscription of a hundred has time stamps and counts latencies.
+    Raw,
+    /// Its value, requested with time stamp; one subscription of a hundred counts latencies.
+    Time,
+}
+
+impl UpdateRecording {
+    /// The name in arguments of watchers, and in tables.
+    pub fn text(self) -> &'static str {
+        match self {
+            UpdateRecording::Every => "every",
+            UpdateRecording::Raw => "raw",
+            UpdateRecording::Time => "time",
+        }
+    }
+}
+
 impl NumberEncoding {
     /// The name in arguments of drivers.
     pub fn text(self) -> &'static str {
@@ -55,6 +79,23 @@ fn whole(value: f64) -> Option<u64> {
 fn check(pv: u32, sequence: u64) -> u8 {
     let mixed = (u64::from(pv) << 32 ^ sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8
+}
+
+/// Makes an array encode a value by its ends: the first element is the value, the last one is larger by the number of
+/// elements. So an array is invalid that has another length, or the end of another update.
+pub fn set_ends(elements: &mut [f64], value: f64) {
+    let n = elements.len() as f64;
+    if let [first, .., last] = elements {
+        (*first, *last) = (value, value + n);
+    }
+}
+
+/// The value that an array encodes by its ends; NaN for any other array.
+pub fn value_of_ends(elements: &[f64]) -> f64 {
+    match elements {
+        [first, .., last] if *last == first + elements.len() as f64 => *first,
+        _ => f64::NAN,
+    }
 }
 
 /// Counts of the updates of one subscription.
@@ -121,6 +162,11 @@ impl DeliveryTally {
         self.last.is_some()
     }
 
+    /// The number of the last update.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// The counts so far.
     pub fn sums(&self) -> &Sums {
         &self.sums
@@ -170,6 +216,13 @@ impl Latencies {
     /// Adds a latency; more than a minute counts as a minute.
     pub fn add(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
+    }
+
+    /// Adds other latencies.
+    pub fn merge(&mut self, other: &Latencies) {
+        // Both have the same bounds, so every value has a place.
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok(), "{added:?}");
     }
 
     /// From the [`Latencies::counts`] of another process.
@@ -222,6 +275,17 @@ mod tests {
         assert_eq!(tallied(&[1, 2, 5, 6]).missing, 2);
         assert_eq!(tallied(&[1, 2, 2, 3]).duplicates, 1);
         assert_eq!(tallied(&[1, 3, 2, 4]).out_of_order, 1);
+    }
+
+    #[test]
+    fn an_array_with_another_length_or_another_end_has_no_value() {
+        let mut elements = vec![0.0; 5];
+        set_ends(&mut elements, 256.0);
+
+        assert_eq!((elements[0], elements[4], value_of_ends(&elements)), (256.0, 261.0, 256.0));
+        assert!(value_of_ends(&elements[..4]).is_nan());
+        elements[4] += 1.0;
+        assert!([&elements[..], &[1.0], &[]].into_iter().all(|elements| value_of_ends(elements).is_nan()));
     }
 
     #[test]

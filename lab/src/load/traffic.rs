@@ -1,6 +1,8 @@
-//! Traffic of a server's circuits, from the kernel's counters for each socket.
+//! Traffic between server and clients, from the kernel's counters for each socket or network card.
 
 use std::process::{Command, Stdio};
+
+use crate::hosts::CARD;
 
 /// Sums over one end of the open circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,17 @@ impl SentBytes {
     }
 }
 
+impl SentBytes {
+    /// What a card has sent, from the kernel's table of all cards.
+    fn of_card(table: &str, card: &str) -> Option<SentBytes> {
+        let line = table.lines().find_map(|line| line.trim_start().strip_prefix(card)?.strip_prefix(':'))?;
+        // Eight numbers of what was received, then bytes and packets sent.
+        let mut sent = line.split_whitespace().skip(8).map(str::parse);
+        let (bytes, packets) = (sent.next()?.ok()?, sent.next()?.ok()?);
+        Some(SentBytes { packets, bytes })
+    }
+}
+
 /// Traffic of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircuitTraffic {
@@ -29,6 +42,36 @@ pub struct CircuitTraffic {
     pub server: SentBytes,
     /// Sent by its clients.
     pub client: SentBytes,
+}
+
+/// Which counters are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficCounters {
+    /// Those of the circuits to this port on loopback.
+    Circuits(u16),
+    /// Those of the cards of two hosts, by the number of a process on each: frames, with their headers.
+    Cards {
+        /// On the server's host.
+        server: u32,
+        /// On the clients' host.
+        client: u32,
+    },
+}
+
+impl TrafficCounters {
+    /// The current values; `None` where they cannot be read.
+    pub fn read(self) -> Option<CircuitTraffic> {
+        match self {
+            TrafficCounters::Circuits(port) => CircuitTraffic::of_port(port),
+            TrafficCounters::Cards { server, client } => {
+                let sent_on_host_of = |process: u32| {
+                    let text = std::fs::read_to_string(format!("/proc/{process}/net/dev")).ok()?;
+                    SentBytes::of_card(&text, CARD)
+                };
+                Some(CircuitTraffic { server: sent_on_host_of(server)?, client: sent_on_host_of(client)? })
+            }
+        }
+    }
 }
 
 impl CircuitTraffic {
@@ -77,6 +120,17 @@ mod tests {
 
         assert_eq!(traffic.server, SentBytes { packets: 12, bytes: 900 });
         assert_eq!(traffic.client, SentBytes { packets: 7, bytes: 80 });
+    }
+
+    #[test]
+    fn the_counters_of_a_card_are_parsed_from_the_table_of_all_cards() {
+        let table = "Inter-|   Receive                                                |  Transmit\n \
+                     face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n    \
+                     lo:     100       2    0    0    0     0          0         0      100       2    0    0\n \
+                     fodo0: 5000      40    0    0    0     0          0         0    70000      60    0    0\n";
+
+        assert_eq!(SentBytes::of_card(table, "fodo0"), Some(SentBytes { packets: 60, bytes: 70_000 }));
+        assert_eq!(SentBytes::of_card(table, "eth0"), None);
     }
 
     #[test]

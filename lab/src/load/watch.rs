@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Channel, Context, Monitor, MonitorEvent, MonitorOptions};
+use fodo_net::{Array, Channel, Context, Monitor, MonitorEvent, MonitorOptions, Value};
 
 use super::book::{SubscriptionLog, UpdateLog};
+use super::tally::value_of_ends;
 use super::usage::Usage;
 use super::worker::{LoadReply, LoadRequest, converse, name_of};
 
@@ -49,7 +50,9 @@ pub fn watch(client: impl UpdateWatcher, book: UpdateLog) -> std::io::Result<()>
                 let connected = watcher.client.connect(n_channels, n_pvs);
                 connected.map(|n_channels| LoadReply::Connected { n_channels, usage: Usage::of_this_process() })
             }
-            other @ LoadRequest::Produce { .. } => Err(format!("a client does not support {other:?}")),
+            other @ (LoadRequest::Produce { .. } | LoadRequest::Stream { .. }) => {
+                Err(format!("a client does not support {other:?}"))
+            }
         };
         reply.unwrap_or_else(|why| LoadReply::Failed { why })
     })
@@ -130,14 +133,21 @@ impl FodoWatcher {
     }
 }
 
+/// The value that encodes a number; NaN for a value that no server of a load has.
+fn encoded(value: &Value) -> f64 {
+    match value {
+        Value::Array(Array::F64(elements)) => value_of_ends(elements),
+        _ => value.first().and_then(|value| value.to_f64().ok()).unwrap_or(f64::NAN),
+    }
+}
+
 impl UpdateWatcher for FodoWatcher {
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<SubscriptionLog>>) -> Result<(), String> {
         let channel = self.context.channel(name).map_err(|error| error.to_string())?;
         for page in pages {
             let monitor = channel.monitor_with(MonitorOptions::default(), move |event| {
                 let MonitorEvent::Update(reading) = event else { return };
-                let value = reading.value.first().and_then(|value| value.to_f64().ok()).unwrap_or(f64::NAN);
-                page.update(value, reading.time);
+                page.update(encoded(&reading.value), reading.time);
             });
             self.monitors.push(monitor.map_err(|error| error.to_string())?);
         }

@@ -3,6 +3,7 @@
 //! | to | request | answer |
 //! |---|---|---|
 //! | server | `{"produce":{"period_ns":100000000,"n_rounds":50}}` | `{"produced":{"n_posts":..,"late_max_ns":..}}` |
+//! | server of a stream | `{"stream":{"duration_ms":5000}}` | as for `produce` |
 //! | both | `{"count":{}}` | server `{"counts":{"sent":..,"merged":..,"usage":{..}}}`, client `{"tallied":{..}}` |
 //! | client | `{"watch":{"n_pvs":100,"n_subscriptions":10}}` | `{"watching":{"n_subscriptions":1000}}`, once each has its first update |
 //! | client | `{"restart":{}}` | `{"restarted":{}}`: counting starts here |
@@ -12,17 +13,23 @@
 //! For a server that cannot take these requests a generator replaces it: a client of Fodo that puts the values, or that
 //! switches on records which count by themselves, and reads the final values.
 //!
-//! A client in another language prints [`READY`] and answers `watch`, `restart` and `count`. Its argument says whether
-//! values are `plain` numbers or `checked`, see [`encode`](super::tally::encode). It counts like
-//! [`Tally`](super::tally::Tally), and omits `usage`. `latencies` may be in buckets, by their upper bound.
+//! A server in Python prints [`READY`] and answers `produce` and `count`, without `usage`.
+//!
+//! A client in another language prints [`READY`] and answers `watch`, `restart` and `count`; Fodo in Java also `connect`. Its argument says whether
+//! values are `plain` numbers or `checked`, see [`encode`](super::tally::encode); an array encodes a value by its ends, see
+//! [`value_of_ends`](super::tally::value_of_ends). It counts like [`DeliveryTally`](super::tally::DeliveryTally), and omits
+//! `usage`. `latencies` may be in buckets, by their upper bound.
 
 use std::io::{BufRead, Write, stdin, stdout};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fodo_net::{Server, ServerConfig};
+use fodo_net::{PvTable, PvaServerConfig, Server, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::source::LoadPvs;
+use super::stream::StreamSource;
 use super::tally::Sums;
 use super::usage::Usage;
 
@@ -36,6 +43,11 @@ pub enum LoadRequest {
         period_ns: u64,
         /// Number of changes of each PV.
         n_rounds: u64,
+    },
+    /// Change an array as fast as it is sent.
+    Stream {
+        /// For how long.
+        duration_ms: u64,
     },
     /// Subscribe.
     Watch {
@@ -91,7 +103,8 @@ pub enum LoadReply {
     Connected {
         /// Number of channels.
         n_channels: u64,
-        /// Resource usage of the process with them.
+        /// Resource usage of the process with them; the laboratory measures it for a client in another language.
+        #[serde(default)]
         usage: Usage,
     },
     /// What the server did with its posts.
@@ -100,7 +113,8 @@ pub enum LoadReply {
         sent: u64,
         /// Updates replaced by later ones before they were sent.
         merged: u64,
-        /// Resource usage.
+        /// Resource usage; the laboratory measures it for a server in another language.
+        #[serde(default)]
         usage: Usage,
     },
     /// What the subscriptions received.
@@ -125,21 +139,69 @@ pub enum LoadReply {
 }
 
 /// Serves counters until the end of its input.
-pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
+pub fn serve(n_pvs: u32, at: ServedAt) -> std::io::Result<()> {
     let counters = LoadPvs::new(n_pvs);
-    let server = Server::start(ServerConfig { port, ..ServerConfig::isolated() }, counters.table())
-        .map_err(std::io::Error::other)?;
+    let server = start(counters.table(), at)?;
     converse(|request| match request {
         LoadRequest::Produce { period_ns, n_rounds } => {
             let kept = counters.produce(Duration::from_nanos(period_ns), n_rounds);
             LoadReply::Produced { n_posts: kept.n_posts, late_max_ns: kept.late_max.as_nanos() as u64 }
         }
-        LoadRequest::Count {} => {
-            let counts = server.update_counts();
-            LoadReply::Counts { sent: counts.sent, merged: counts.merged, usage: Usage::of_this_process() }
-        }
-        other => LoadReply::Failed { why: format!("a server does not support {other:?}") },
+        other => counted(&server, &other),
     })
+}
+
+/// Serves an array until the end of its input, which changes as fast as it is sent.
+pub fn serve_stream(n_elements: usize, at: ServedAt) -> std::io::Result<()> {
+    let mut array = StreamSource::new(n_elements);
+    let server = start(array.table(), at)?;
+    converse(|request| match request {
+        LoadRequest::Stream { duration_ms } => {
+            let n_taken = || {
+                let counts = server.update_counts();
+                counts.sent + counts.merged
+            };
+            let n_posts = array.produce(Duration::from_millis(duration_ms), n_taken);
+            LoadReply::Produced { n_posts, late_max_ns: 0 }
+        }
+        other => counted(&server, &other),
+    })
+}
+
+/// Where a server of a load serves.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct ServedAt {
+    /// Address of the interface.
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    host: Ipv4Addr,
+    /// Port for searches and circuits.
+    #[arg(long)]
+    port: u16,
+    /// The same for pvAccess.
+    #[arg(long)]
+    pva_port: u16,
+}
+
+fn start(pvs: Arc<PvTable>, at: ServedAt) -> std::io::Result<Server> {
+    let ServedAt { host, port, pva_port } = at;
+    let interfaces = vec![host];
+    let pva = PvaServerConfig {
+        port: pva_port,
+        search_port: pva_port,
+        interfaces: vec![host.into()],
+        ..PvaServerConfig::isolated()
+    };
+    let config = ServerConfig { port, pva: Some(pva), interfaces, ..ServerConfig::isolated() };
+    Server::start(config, pvs).map_err(std::io::Error::other)
+}
+
+/// The reply to a request that is the same for every load.
+fn counted(server: &Server, request: &LoadRequest) -> LoadReply {
+    if *request != (LoadRequest::Count {}) {
+        return LoadReply::Failed { why: format!("a server does not support {request:?}") };
+    }
+    let counts = server.update_counts();
+    LoadReply::Counts { sent: counts.sent, merged: counts.merged, usage: Usage::of_this_process() }
 }
 
 /// Answers requests until the end of the input.

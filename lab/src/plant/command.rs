@@ -20,6 +20,9 @@ use crate::result::{ResultFile, ResultRow, RowVerdict};
 /// Time between sending the common start to the agents and the start.
 const HEAD_START_NS: u64 = 500_000_000;
 
+/// How long updates are counted by default, in seconds.
+const SECONDS: f64 = 5.0;
+
 /// Arguments of a run against a plant.
 #[derive(Debug, clap::Args)]
 pub struct PlantArguments {
@@ -28,9 +31,11 @@ pub struct PlantArguments {
     pub against: Vec<String>,
     #[command(flatten)]
     caps: RunLimits,
-    /// How long to count updates, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 5.0, requires = "against", value_parser = seconds)]
-    seconds: f64,
+    /// How long to count updates of a plant (default: 5), how long the values of each point of the suite diamond change
+    /// (default: 10, with --short 2), how long each point of the suite nsls2 is measured (default: 0.3), and the duration of a
+    /// repetition of the suite clu (default: 60, with --short 6), in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
     /// Measure from a `fodo lab agent` on another host; may be repeated; all agents count updates at the same time.
     #[arg(long, value_name = "HOST:PORT", requires = "against")]
     agent: Vec<String>,
@@ -68,14 +73,14 @@ pub fn measure(words: &PlantArguments, n_gets: usize, keep: impl FnOnce(&ResultF
     }
     result.settings.insert("caps".into(), json!(words.caps));
     result.settings.insert("repetitions".into(), n_gets.into());
-    result.settings.insert("seconds".into(), words.seconds.into());
+    result.settings.insert("seconds".into(), words.seconds.unwrap_or(SECONDS).into());
     let is_over = || stop.load(Ordering::Acquire);
     for link in &mut links {
         if let Err(why) = survey(link, words, n_gets, &is_over, &mut result) {
             result.rows.push(rows::with(rows::row("A0 survey", "All of it", &link.client, "all"), Err(why)));
         }
     }
-    watch(&mut links, words.seconds, &is_over, &mut result);
+    watch(&mut links, words.seconds.unwrap_or(SECONDS), &is_over, &mut result);
     drop(links);
     result.duration_s = start.elapsed().as_secs_f64();
     let kept = keep(&result, &text::table(&result.rows));

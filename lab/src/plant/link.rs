@@ -28,7 +28,7 @@ pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: RunLimits) -> 
     args.extend(allowed.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, word)| word.into()));
     let of_user = ["EPICS_CA_CONN_TMO", "EPICS_CA_MAX_ARRAY_BYTES", "EPICS_CA_AUTO_ARRAY_BYTES"];
     let variables = of_user.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
-    let program = std::env::current_exe()?;
+    let program = crate::program::path()?;
     let launch = Launch { who: "the worker".into(), program, args, cpu: None, ports: Ports::free()?, variables };
     let other = stream.try_clone()?;
     // Its own process group: Ctrl-C goes to the laboratory only, which then prints its results.

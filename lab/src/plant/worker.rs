@@ -258,7 +258,7 @@ fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> Subscr
 fn value_bytes(value: &Value) -> u64 {
     let each = match value.first() {
         None => 0,
-        Some(Scalar::I8(_) | Scalar::U8(_)) => 1,
+        Some(Scalar::Bool(_) | Scalar::I8(_) | Scalar::U8(_)) => 1,
         Some(Scalar::I16(_) | Scalar::U16(_) | Scalar::Enum(_)) => 2,
         Some(Scalar::I32(_) | Scalar::U32(_) | Scalar::F32(_)) => 4,
         Some(Scalar::I64(_) | Scalar::U64(_) | Scalar::F64(_)) => 8,

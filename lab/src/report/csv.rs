@@ -1,16 +1,26 @@
 //! CSV of every row of a result, for spreadsheets.
 
-use crate::result::{ResultFile, ResultRow, SampleUnit};
+use crate::result::{RequestAccount, ResultFile, ResultRow, SampleUnit};
 
-const COLUMNS: &str = "question,series,variant,point,client,server,verdict,unit,per,n_operations,n_samples,median,low,\
+const COLUMNS: &str = "question,protocol,series,variant,point,client,server,verdict,unit,per,n_operations,n_samples,median,low,\
                        high,q1,q3,floor,median_per_operation,total_ns,megabytes_per_s,to_floor,p99,warm_up_rounds,is_steady,\
-                       unexplained,why,samples";
+                       unexplained,why,samples,\
+                       study_table,study_row,n_pvs,hz,n_watched,n_monitors,format,seconds,produced,delivered,merged_server,\
+                       merged_client,unattributed,lost_at_end,server_cpu_per_cent,server_sent_kb_s,server_received_kb_s,\
+                       client_cpu_per_cent,client_sent_kb_s,client_received_kb_s,p50,\
+                       sent,answered,wrong,refused,timed_out,not_sent,late,p999,offered_hz,server_cpu_us,client_cpu_us,\
+                       server_cores,client_cores";
 
 /// One line per row, RFC 4180; samples in one field, separated by blanks.
 pub fn text(run: &ResultFile) -> String {
     let mut text = format!("{COLUMNS}\r\n");
     for row in &run.rows {
-        text += &fields(row).iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
+        text += &[fields(row), study_fields(row), request_fields(row)]
+            .concat()
+            .iter()
+            .map(|field| quoted(field))
+            .collect::<Vec<_>>()
+            .join(",");
         text += "\r\n";
     }
     text
@@ -21,6 +31,7 @@ fn fields(row: &ResultRow) -> Vec<String> {
     let samples: Vec<String> = row.samples.iter().map(f64::to_string).collect();
     vec![
         row.question.clone(),
+        row.protocol.text().into(),
         row.series.clone(),
         row.variant.clone(),
         row.point.to_string(),
@@ -44,11 +55,78 @@ fn fields(row: &ResultRow) -> Vec<String> {
         number(row.percentile(99.0)),
         row.warm_up.map_or(String::new(), |warm_up| warm_up.n_rounds.to_string()),
         row.warm_up.map_or(String::new(), |warm_up| warm_up.is_steady.to_string()),
-        row.ledger.as_ref().map_or(String::new(), |ledger| ledger.unexplained.to_string()),
+        unexplained(row).map_or(String::new(), |n| n.to_string()),
         row.why.clone().unwrap_or_default(),
         samples.join(" "),
     ]
 }
+
+/// Updates or requests.
+fn unexplained(row: &ResultRow) -> Option<i64> {
+    let of_updates = row.ledger.as_ref().map(|ledger| ledger.unexplained);
+    of_updates.or_else(|| row.clu.as_ref().and_then(|point| point.account.and(Some(point.unexplained))))
+}
+
+/// The columns that only rows of study 002 have.
+fn study_fields(row: &ResultRow) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let (Some(point), ledger) = (&row.study, row.ledger.clone().unwrap_or_default()) else {
+        return vec![String::new(); N_OF_STUDY];
+    };
+    vec![
+        point.table.to_string(),
+        point.row.to_string(),
+        point.n_pvs.to_string(),
+        point.hz.to_string(),
+        point.n_watched.to_string(),
+        point.n_monitors.to_string(),
+        point.format.text().into(),
+        point.seconds.to_string(),
+        ledger.produced.to_string(),
+        ledger.delivered.to_string(),
+        ledger.merged_server.to_string(),
+        ledger.merged_client.to_string(),
+        ledger.unattributed.to_string(),
+        point.lost_at_end.to_string(),
+        point.server.cpu_per_cent.to_string(),
+        number(point.server.sent_kb_s),
+        number(point.server.received_kb_s),
+        point.client.cpu_per_cent.to_string(),
+        number(point.client.sent_kb_s),
+        number(point.client.received_kb_s),
+        number(row.percentile(50.0)),
+    ]
+}
+
+/// The last columns, which only rows of study 004 have.
+fn request_fields(row: &ResultRow) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let Some(point) = &row.clu else { return vec![String::new(); N_OF_REQUESTS] };
+    let count = |of: fn(&RequestAccount) -> u64| {
+        point.account.as_ref().map_or(String::new(), |account| of(account).to_string())
+    };
+    vec![
+        count(|account| account.sent),
+        count(|account| account.answered),
+        count(|account| account.wrong),
+        count(|account| account.refused),
+        count(|account| account.timed_out),
+        count(|account| account.not_sent),
+        count(|account| account.late),
+        number(row.percentile(99.9)),
+        number(point.offered_hz),
+        number(point.cpu_us.map(|cpu| cpu.server)),
+        number(point.cpu_us.map(|cpu| cpu.client)),
+        point.cores.server.to_string(),
+        point.cores.client.to_string(),
+    ]
+}
+
+/// Number of the columns of [`request_fields`].
+const N_OF_REQUESTS: usize = 13;
+
+/// Number of the columns of [`study_fields`].
+const N_OF_STUDY: usize = 21;
 
 fn quoted(field: &str) -> String {
     if field.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.into() }

@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
+use super::case_tables;
+use super::clu_tables;
 use super::model::{Contender, Section};
 use super::plot::{self, Glance};
 use super::published::PublishedStudy;
+use super::study_tables;
 use super::svg::escaped;
 use super::table::{self, Cell, ReportTable};
 use super::{environment, number};
@@ -33,6 +36,7 @@ pub fn page(run: &ResultFile, published: &[PublishedStudy]) -> String {
     for group in &groups {
         body += &question(group, published);
     }
+    body += &of_study(run);
     body += &without_number(run);
     body += &method(run, published);
     body += "</main>";
@@ -45,6 +49,41 @@ pub fn page(run: &ResultFile, published: &[PublishedStudy]) -> String {
         escaped(&title),
         include_str!("page.css")
     )
+}
+
+/// The tables of studies 002 to 004, each with its plot if it has one.
+fn of_study(run: &ResultFile) -> String {
+    let tables = study_tables::tables(run).into_iter().chain(case_tables::tables(run)).chain(clu_tables::tables(run));
+    let mut text = String::new();
+    for (index, titled) in tables.enumerate() {
+        let _ = write!(text, "<section id=\"study-{index}\"><h2>{}</h2>", escaped(&titled.title));
+        text +=
+            &titled.section.as_ref().map_or(String::new(), |section| curves(section, &format!("study-{index}-curves")));
+        text += &html(&titled.table, &titled.title);
+        let notes: String = titled.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
+        let _ = write!(text, "{}</section>", if notes.is_empty() { notes } else { format!("<ul>{notes}</ul>") });
+    }
+    for line in [study_tables::legend(run), case_tables::legend(run), clu_tables::legend(run)].concat() {
+        let _ = write!(text, "<p>{}</p>", escaped(&line));
+    }
+    text
+}
+
+/// The rates or times of a section over its points, with the names of the curves; at one point the latencies and all repetitions.
+fn curves(section: &Section<'_>, id: &str) -> String {
+    let caption = if section.rows().iter().any(|row| row.is_rate()) { "Rate over n" } else { "Time over n" };
+    let mut figures = plot::over_n(section, &[], id).map_or(String::new(), |picture| figure(caption, &picture));
+    if let Some(point) = section.best_point().filter(|_| section.points.len() == 1) {
+        let latencies = plot::percentiles(section, point, &format!("{id}-latency"));
+        let repetitions = plot::repetitions(section, point, &format!("{id}-dots"));
+        for (caption, picture) in [("Latency by percentile", latencies), ("All repetitions", repetitions)] {
+            figures += &picture.map_or(String::new(), |picture| figure(caption, &picture));
+        }
+    }
+    if figures.is_empty() {
+        return figures;
+    }
+    format!("{}<div class=\"figures\">{figures}</div>", legend(section, &[]))
 }
 
 fn head(run: &ResultFile, title: &str) -> String {
@@ -212,7 +251,7 @@ fn legend(section: &Section<'_>, published: &[PublishedStudy]) -> String {
         let _ = write!(items, "<li>{}{}</li>", plot::swatch(&class, Some(shape)), escaped(&contender.text()));
     }
     for (index, study) in published.iter().enumerate() {
-        let has = section.points.iter().any(|point| study.total_ns(section.question, section.series, *point).is_some());
+        let has = section.points.iter().any(|point| section.published_ns(study, *point).is_some());
         if has {
             let swatch = plot::swatch(&format!("c-study study-{index}"), None);
             let _ = write!(items, "<li>{swatch}{} (as published)</li>", escaped(&study.name()));

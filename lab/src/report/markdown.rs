@@ -2,9 +2,13 @@
 
 use std::fmt::Write;
 
+use super::case_tables;
+use super::clu_tables;
 use super::environment;
+use super::java_tables;
 use super::model::Section;
 use super::published::PublishedStudy;
+use super::study_tables;
 use super::table::{self, Cell, ReportTable};
 use crate::result::ResultFile;
 
@@ -29,6 +33,7 @@ pub fn text(run: &ResultFile, published: &[PublishedStudy]) -> String {
             text += &markdown(&table);
         }
     }
+    text += &of_study(run, published);
     let reasons = table::reasons(run);
     if !reasons.is_empty() {
         text += "\n## Without a number\n\n";
@@ -46,6 +51,22 @@ pub fn text(run: &ResultFile, published: &[PublishedStudy]) -> String {
     }
     for study in published {
         let _ = writeln!(text, "- {}: {}, as published.", study.name(), study.title);
+    }
+    text
+}
+
+/// The tables of the studies in their own layouts, below headings of the second level.
+pub(super) fn of_study(run: &ResultFile, published: &[PublishedStudy]) -> String {
+    let tables = study_tables::tables(run).into_iter().chain(case_tables::tables(run)).chain(clu_tables::tables(run));
+    let mut text = String::new();
+    for titled in tables.chain(java_tables::tables(run, published)) {
+        let _ = write!(text, "\n## {}\n\n{}\n", escaped(&titled.title), markdown(&titled.table));
+        for note in &titled.notes {
+            let _ = writeln!(text, "- {}", escaped(note));
+        }
+    }
+    for line in [study_tables::legend(run), case_tables::legend(run), clu_tables::legend(run)].concat() {
+        let _ = write!(text, "\n{}\n", escaped(&line));
     }
     text
 }

@@ -1,20 +1,24 @@
 //! Reports of a run: tables in the terminal, and pages to keep.
 
+pub mod case_tables;
+pub mod clu_tables;
 mod comparison;
 mod csv;
 mod environment;
 mod html;
+mod java_tables;
 mod markdown;
 mod model;
 pub mod number;
 mod page;
 mod plot;
 pub mod published;
+pub mod study_tables;
 mod svg;
 #[cfg(test)]
 #[path = "../../tests/synthetic/mod.rs"]
 pub mod synthetic;
-mod table;
+pub mod table;
 pub mod verb;
 
 fn print(text: &str) {

@@ -1,6 +1,7 @@
 //! A result arranged for readers: by question, with the contenders and their rows at each point.
 
-use crate::result::{ResultFile, ResultRow};
+use crate::report::published::PublishedStudy;
+use crate::result::{LabProtocol, ResultFile, ResultRow};
 
 /// The rows of one question, in one variant and one series.
 #[derive(Debug)]
@@ -9,6 +10,8 @@ pub struct Section<'a> {
     pub question: &'a str,
     /// The question.
     pub title: &'a str,
+    /// The protocol.
+    pub protocol: LabProtocol,
     /// Where client and server ran.
     pub series: &'a str,
     /// `equal`, `distinct` or `none`.
@@ -47,10 +50,31 @@ impl Contender<'_> {
 
 /// Sort key: Fodo first, then the known peers, others, and the floor.
 fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
-    let clients = ["fodo", "libca", "psi-ca", "aioca", "pyepics", "caproto"];
+    let clients = [
+        "fodo",
+        "fodo-group",
+        "libca",
+        "pvxs",
+        "p4p",
+        "core-pva",
+        "fodo-java",
+        "fodo-java-executor",
+        "fodo-java-virtual",
+        "fodo-java-rows",
+        "fodo-java-into",
+        "fodo-java-futures",
+        "psi-ca",
+        "psi-ca-single",
+        "psi-ca-multiple",
+        "psi-ca-striped",
+        "aioca",
+        "pyepics",
+        "caproto",
+    ];
     let known = clients.iter().position(|client| *client == contender.client).unwrap_or(clients.len());
     let place = if contender.is_floor() { usize::MAX } else { known };
-    let server = ["fodo", "soft-ioc"].iter().position(|server| *server == contender.server).unwrap_or(2);
+    let server =
+        ["fodo", "soft-ioc", "qsrv2", "qsrv1"].iter().position(|server| *server == contender.server).unwrap_or(4);
     (place, contender.client.to_owned(), server)
 }
 
@@ -71,14 +95,20 @@ fn place_of_series(series: &str) -> usize {
 impl<'a> Section<'a> {
     /// The sections of a run, by question, two cores first. A section without any result is left out.
     pub fn of(run: &'a ResultFile) -> Vec<Section<'a>> {
+        Section::of_rows(run.rows.iter().filter(|row| !row.is_of_study()))
+    }
+
+    /// The sections of these rows.
+    pub fn of_rows(rows: impl Iterator<Item = &'a ResultRow>) -> Vec<Section<'a>> {
         let mut sections: Vec<Section<'a>> = Vec::new();
-        for row in &run.rows {
+        for row in rows {
             let known = sections.iter_mut().find(|section| section.holds(row));
             match known {
                 Some(section) => section.rows.push(row),
                 None => sections.push(Section {
                     question: &row.question,
                     title: &row.title,
+                    protocol: row.protocol,
                     series: &row.series,
                     variant: &row.variant,
                     points: Vec::new(),
@@ -89,12 +119,15 @@ impl<'a> Section<'a> {
         }
         sections.iter_mut().for_each(Section::arrange);
         sections.retain(|section| section.rows.iter().any(|row| row.is_measured()));
-        sections.sort_by_cached_key(|section| (place_of(section.question), place_of_series(section.series)));
+        sections.sort_by_cached_key(|section| {
+            (place_of(section.question), section.protocol, place_of_series(section.series))
+        });
         sections
     }
 
     fn holds(&self, row: &ResultRow) -> bool {
-        (self.question, self.series, self.variant) == (&row.question, &row.series, &row.variant)
+        (self.question, self.protocol, self.series, self.variant)
+            == (&row.question, row.protocol, &row.series, &row.variant)
     }
 
     fn arrange(&mut self) {
@@ -142,20 +175,28 @@ impl<'a> Section<'a> {
         &self.rows
     }
 
+    /// The published total time of a point; the studies are of Channel Access.
+    pub fn published_ns(&self, study: &PublishedStudy, point: u64) -> Option<f64> {
+        match self.protocol {
+            LabProtocol::Ca => study.total_ns(self.question, self.series, point),
+            LabProtocol::Pva => None,
+        }
+    }
+
     /// Whether the question transfers values, so that MB/s are meaningful.
     pub fn moves_bytes(&self) -> bool {
         self.rows.iter().any(|row| row.bytes.is_some())
     }
 
-    /// Series and variant, such as "two cores, each channel on its own PV".
+    /// Series, variant and protocol, such as "two cores, each channel on its own PV".
     pub fn place(&self) -> String {
         let variant = match self.variant {
-            "none" => return self.series.to_owned(),
+            "none" => return format!("{}{}", self.series, self.protocol.suffix()),
             "equal" => "all channels on one PV",
             "distinct" => "each channel on its own PV",
             other => other,
         };
-        format!("{}, {variant}", self.series)
+        format!("{}, {variant}{}", self.series, self.protocol.suffix())
     }
 
     /// The label of a table row, in the wording of the studies.
@@ -185,6 +226,7 @@ fn label(question: &str, n: &str) -> Option<String> {
         "P6" => "First get of a process".into(),
         "P7" => format!("First get from {n} channels at once"),
         "P8" => format!("First monitors on {n} channels"),
+        "P9" => format!("Asynchronous get of every field from {n} channels"),
         _ => return None,
     })
 }

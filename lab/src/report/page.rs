@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::markdown::{capital, escaped};
+use super::markdown::{capital, escaped, of_study};
 use super::model::{Contender, Section};
 use super::number;
 use super::published::PublishedStudy;
@@ -24,6 +24,7 @@ fn marker(suite: &str, which: &str) -> String {
 
 fn text(run: &ResultFile, file: &str, published: &[PublishedStudy]) -> String {
     let mut text = head(run, file);
+    text += &of_study(run, published).replace("\n## ", "\n### ");
     let sections = Section::of(run);
     let is_load = |section: &&Section<'_>| section.rows().iter().any(|row| !is_closed_loop(&row.question));
     for section in sections.iter().filter(|section| !is_load(section)) {
@@ -60,7 +61,8 @@ fn head(run: &ResultFile, file: &str) -> String {
     let mut text =
         format!("{}; it took {:.0} minutes.", escaped(&super::environment::in_one_line(run)), run.duration_s / 60.0);
     let versions = run.peers.iter().filter_map(|peer| Some(format!("{} {}", peer.name, peer.version.as_ref()?)));
-    let _ = writeln!(text, " {}.", escaped(&versions.collect::<Vec<_>>().join(", ")));
+    let versions = versions.collect::<Vec<_>>().join(", ");
+    text += &if versions.is_empty() { "\n".to_owned() } else { format!(" {}.\n", escaped(&versions)) };
     text += "Medians of the repetitions, per operation. A star: the latency was not steady at the end of the \
              warm-up. Empty: the client does not support it, or it was not measured.\n";
     let _ = writeln!(text, "Every repetition is in `lab/results/{file}`.");
@@ -79,7 +81,7 @@ fn columns(section: &Section<'_>, published: &[PublishedStudy]) -> String {
     let of_study = |study: &PublishedStudy, point: u64| {
         // An array is one operation, whatever its length.
         let n = if section.moves_bytes() { 1 } else { point.max(1) };
-        study.total_ns(section.question, section.series, point).map(|ns| ns / n as f64)
+        section.published_ns(study, point).map(|ns| ns / n as f64)
     };
     let studies: Vec<&PublishedStudy> =
         published.iter().filter(|study| section.points.iter().any(|point| of_study(study, *point).is_some())).collect();
@@ -118,7 +120,17 @@ fn client(name: &str) -> String {
     match name {
         "fodo" => "Fodo".into(),
         "fodo-into" => "Fodo `get_into`".into(),
+        "fodo-group" => "Fodo, monitor group".into(),
+        "fodo-java" => "Fodo in Java".into(),
+        "fodo-java-executor" => "Fodo in Java, executor".into(),
+        "fodo-java-virtual" => "Fodo in Java, virtual threads".into(),
+        "fodo-java-rows" => "Fodo in Java, rows".into(),
+        "fodo-java-into" => "Fodo in Java `getInto`".into(),
+        "fodo-java-futures" => "Fodo in Java, futures".into(),
         "psi-ca" => "PSI's `ca`".into(),
+        "psi-ca-single" => "PSI's `ca`, single worker".into(),
+        "psi-ca-multiple" => "PSI's `ca`, multiple workers".into(),
+        "psi-ca-striped" => "PSI's `ca`, striped executor".into(),
         other => other.into(),
     }
 }
@@ -193,7 +205,9 @@ fn values(rows: &[&ResultRow]) -> String {
         let of = |value: Option<f64>| value.map_or(String::new(), |value| number::value(value, &row.unit));
         let quartiles = if row.is_measured() { format!("{} to {}", of(row.q1), of(row.q3)) } else { String::new() };
         let n = number::grouped(row.point as f64);
-        lines.push(vec![row.variant.clone(), n, server(&row.server), client(&row.client), value(row), quartiles]);
+        // Rows without a variant differ by their place.
+        let what = if row.variant == "none" { row.series.clone() } else { row.variant.clone() };
+        lines.push(vec![what, n, server(&row.server), client(&row.client), value(row), quartiles]);
     }
     if rows.is_empty() { String::new() } else { format!("\n{}", table(&lines)) }
 }
@@ -225,9 +239,26 @@ mod tests {
         let once = filled(PAGE, &run, "x.json", &PublishedStudy::all()).unwrap();
         let twice = filled(&once, &run, "x.json", &PublishedStudy::all()).unwrap();
 
-        assert!(once.starts_with("Before.\n<!--") && once.ends_with("end -->\nAfter.\n") && !once.contains("old"));
+        assert!(once.starts_with("Before.\n<!--") && once.ends_with("end -->\nAfter.\n") && !once.contains("\nold\n"));
         assert!(once.contains("### Q16: ") && once.contains("### L1: ") && once.contains("`lab/results/x.json`"));
         assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn a_row_without_a_variant_shows_its_place() {
+        let row = ResultRow {
+            question: "N4".into(),
+            variant: "none".into(),
+            series: "two cores".into(),
+            unit: "ns".into(),
+            ..ResultRow::default()
+        };
+        let group = ResultRow { variant: "of a group".into(), ..row.clone() };
+
+        let table = values(&[&row, &group]);
+
+        assert!(table.contains("| two cores | 0 |") && table.contains("| of a group | 0 |"), "{table}");
+        assert!(!table.contains("none"), "{table}");
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub fn colour(client: &str) -> &'static str {
     match client {
         "fodo" => "c-fodo",
         "libca" => "c-libca",
-        "psi-ca" => "c-psi-ca",
+        client if client.starts_with("fodo-java") => "c-fodo-java",
+        client if client.starts_with("psi-ca") => "c-psi-ca",
         "aioca" => "c-aioca",
         "pyepics" => "c-pyepics",
         "caproto" => "c-caproto",
@@ -69,7 +70,7 @@ pub fn over_n(section: &Section<'_>, published: &[PublishedStudy], id: &str) -> 
     let mut curves: Vec<Curve> = section.contenders.iter().map(|contender| curve(section, *contender)).collect();
     for (index, study) in published.iter().enumerate() {
         let point = |n: &u64| {
-            let ns = study.total_ns(section.question, section.series, *n).filter(|ns| *ns > 0.0)?;
+            let ns = section.published_ns(study, *n).filter(|ns| *ns > 0.0)?;
             let each = if section.moves_bytes() { ns } else { ns / *n as f64 };
             let words = format!("{}, n = {n}: {}", study.name(), number::time(each));
             Some(PlotPoint { x: *n as f64, y: each, interval: None, words })

@@ -13,7 +13,20 @@ pub struct PublishedStudy {
     study: String,
     /// Which program the study measured, and when.
     pub title: String,
+    /// Answers that are not times.
+    #[serde(default)]
+    answers: Vec<PublishedAnswer>,
     rows: Vec<PublishedRow>,
+}
+
+/// A published answer that is not a time.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PublishedAnswer {
+    question: String,
+    /// The answer for one host.
+    pub one_host: String,
+    /// The answer for two hosts, if they were measured.
+    pub two_hosts: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -24,6 +37,8 @@ struct PublishedRow {
     point: u64,
     value: f64,
     unit: String,
+    /// How updates were delivered, where the study measured several ways.
+    implementation: Option<String>,
 }
 
 impl PublishedStudy {
@@ -35,6 +50,58 @@ impl PublishedStudy {
     /// The study's name in tables.
     pub fn name(&self) -> String {
         format!("study {}", self.study)
+    }
+
+    /// The study's number.
+    pub fn number(&self) -> &str {
+        &self.study
+    }
+
+    /// Whether it has a second series, on two hosts.
+    pub fn has_two_hosts(&self) -> bool {
+        self.rows.iter().any(|row| row.series == 2)
+    }
+
+    /// The questions, ascending.
+    pub fn questions(&self) -> Vec<&str> {
+        let answered = self.answers.iter().map(|answer| answer.question.as_str());
+        let mut questions: Vec<&str> = self.rows.iter().map(|row| row.question.as_str()).chain(answered).collect();
+        questions.sort_by_key(|question| question.trim_start_matches('Q').parse::<u32>().unwrap_or(u32::MAX));
+        questions.dedup();
+        questions
+    }
+
+    /// The answers to a question that are not times.
+    pub fn answers(&self, question: &str) -> impl Iterator<Item = &PublishedAnswer> {
+        self.answers.iter().filter(move |answer| answer.question == question)
+    }
+
+    /// The points of a question, ascending.
+    pub fn points(&self, question: &str) -> Vec<u64> {
+        let mut points: Vec<u64> =
+            self.rows.iter().filter(|row| row.question == question).map(|row| row.point).collect();
+        points.sort_unstable();
+        points.dedup();
+        points
+    }
+
+    /// The points of a question that were measured in several ways of delivery.
+    pub fn points_by_engine(&self, question: &str) -> impl Iterator<Item = u64> {
+        let rows = self.rows.iter().filter(move |row| row.question == question && row.implementation.is_some());
+        rows.map(|row| row.point)
+    }
+
+    /// Whether it measured this way of delivery.
+    pub fn has_engine(&self, implementation: &str) -> bool {
+        self.rows.iter().any(|row| row.implementation.as_deref() == Some(implementation))
+    }
+
+    /// Total nanoseconds of all operations with this way of delivery.
+    pub fn engine_ns(&self, question: &str, point: u64, implementation: &str) -> Option<f64> {
+        let is_it = |row: &&PublishedRow| {
+            (row.question.as_str(), row.point, row.implementation.as_deref()) == (question, point, Some(implementation))
+        };
+        self.rows.iter().find(is_it)?.ns()
     }
 
     /// Total nanoseconds of all operations; the fastest, if the study measured several methods. Results on two hosts

@@ -50,7 +50,7 @@ impl Cell {
 /// The layout of the studies: total time of all operations of a row, and the time or the transfer rate of one of them.
 /// A study has a column when it has a value at one of the points.
 pub fn of(section: &Section<'_>, published: &[PublishedStudy]) -> ReportTable {
-    let known = |study: &&PublishedStudy, point: u64| study.total_ns(section.question, section.series, point);
+    let known = |study: &&PublishedStudy, point: u64| section.published_ns(study, point);
     let studies: Vec<&PublishedStudy> =
         published.iter().filter(|study| section.points.iter().any(|point| known(study, *point).is_some())).collect();
     let mut head = vec![String::new()];

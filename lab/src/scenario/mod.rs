@@ -8,9 +8,12 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{ClientUnderTest, CloseBy, ConnectedChannels, DriverRequest, Variant};
-use crate::limit::{WARM_UP_CHANNELS, WARM_UP_ELEMENTS, WARM_UP_ONE_BY_ONE};
+use crate::driver::{ClientUnderTest, CloseBy, ConnectedChannels, DriverFailure, DriverRequest, Variant};
+use crate::limit::{
+    DESCRIPTORS_PER_CONTEXT, DESCRIPTORS_RESERVED, WARM_UP_CHANNELS, WARM_UP_ELEMENTS, WARM_UP_ONE_BY_ONE,
+};
 use crate::placement::{HostLink, Placement};
+use crate::protocol::LabProtocol;
 pub use measure::{DriverTaskRunner, TaskTimes};
 
 /// The shared PV of all channels: a counter that increments ten times a second.
@@ -23,7 +26,7 @@ const NUMBERED_PV: &str = "lab:{:06}";
 const PUT_PV: &str = "put:{:06}";
 
 /// The scenario files, in the order of the tables.
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
     include_str!("../../scenarios/q4.toml"),
@@ -45,6 +48,7 @@ const FILES: [&str; 21] = [
     include_str!("../../scenarios/first_get.toml"),
     include_str!("../../scenarios/first_get_at_once.toml"),
     include_str!("../../scenarios/first_monitor_at_once.toml"),
+    include_str!("../../scenarios/get_whole_at_once.toml"),
 ];
 
 /// The extent of a run.
@@ -57,11 +61,15 @@ pub enum Suite {
     Full,
     /// The cost of records and clients in a soft IOC: loads only, no question of the studies.
     Ioc,
+    /// The questions and loads over pvAccess, by its clients and servers.
+    Pva,
+    /// The questions of studies 000 and 001 and the loads in Java, by Fodo in Rust and in Java and by PSI's `ca`.
+    Java,
 }
 
 impl Suite {
     /// All suites.
-    pub const ALL: [Suite; 3] = [Suite::Quick, Suite::Full, Suite::Ioc];
+    pub const ALL: [Suite; 5] = [Suite::Quick, Suite::Full, Suite::Ioc, Suite::Pva, Suite::Java];
 
     /// The suite's name.
     pub fn text(self) -> &'static str {
@@ -69,6 +77,17 @@ impl Suite {
             Suite::Quick => "quick",
             Suite::Full => "full",
             Suite::Ioc => "ioc",
+            Suite::Pva => "pva",
+            Suite::Java => "java",
+        }
+    }
+
+    /// The protocols that it measures.
+    pub fn protocols(self) -> &'static [LabProtocol] {
+        match self {
+            Suite::Quick => &[LabProtocol::Ca, LabProtocol::Pva],
+            Suite::Full | Suite::Ioc | Suite::Java => &[LabProtocol::Ca],
+            Suite::Pva => &[LabProtocol::Pva],
         }
     }
 }
@@ -108,8 +127,13 @@ pub struct Scenario {
     /// The suites that also ask it between two hosts.
     #[serde(default)]
     hosts: Vec<Suite>,
-    quick: Points,
-    full: Points,
+    /// Points over Channel Access.
+    quick: Option<Points>,
+    full: Option<Points>,
+    java: Option<Points>,
+    /// Points over pvAccess, in a quick run and in one of pvAccess.
+    quick_pva: Option<Points>,
+    pva: Option<Points>,
 }
 
 /// A request to a driver; see the table in [`crate::driver`].
@@ -123,6 +147,7 @@ pub enum MeasuredRequest {
     ConnectAtOnce,
     GetScalars,
     GetAtOnce,
+    GetWholeAtOnce,
     MonitorAtOnce,
     PutAtOnce,
     PutUnconfirmedAtOnce,
@@ -190,22 +215,27 @@ impl Scenario {
         FILES.iter().map(|text| toml::from_str(text)).collect()
     }
 
-    /// The points of a suite, if the suite asks the question.
-    pub fn points(&self, suite: Suite) -> Option<&Points> {
-        match suite {
-            Suite::Quick => Some(&self.quick),
-            Suite::Full => Some(&self.full),
-            Suite::Ioc => None,
+    /// The points of a suite over a protocol, if the suite asks the question over it.
+    pub fn points(&self, suite: Suite, protocol: LabProtocol) -> Option<&Points> {
+        match (suite, protocol) {
+            (Suite::Quick, LabProtocol::Ca) => self.quick.as_ref(),
+            (Suite::Full, LabProtocol::Ca) => self.full.as_ref(),
+            (Suite::Java, LabProtocol::Ca) => self.java.as_ref(),
+            (Suite::Quick, LabProtocol::Pva) => self.quick_pva.as_ref(),
+            (Suite::Pva, LabProtocol::Pva) => self.pva.as_ref(),
+            _ => None,
         }
     }
 }
 
 /// See [`LabTask::kind`].
-pub type TaskKind = (MeasuredRequest, Option<CloseBy>, Variant, bool);
+pub type TaskKind = (LabProtocol, MeasuredRequest, Option<CloseBy>, Variant, bool);
 
 /// One piece of work for a driver; it may answer several questions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabTask {
+    /// The protocol.
+    pub protocol: LabProtocol,
     /// The request to the driver.
     pub request: MeasuredRequest,
     /// How a context is closed.
@@ -242,9 +272,21 @@ impl LabTask {
         }
     }
 
+    /// Fails if a server of this user cannot have a circuit for each context.
+    pub fn enough_descriptors(&self, n_descriptors_max: Option<usize>) -> Result<(), DriverFailure> {
+        let n_needed = self.point * DESCRIPTORS_PER_CONTEXT + DESCRIPTORS_RESERVED;
+        match n_descriptors_max {
+            Some(most) if self.request == MeasuredRequest::ContextsAtWork && most < n_needed => {
+                let why = format!("{} contexts need {n_needed} descriptors, `ulimit -Hn` is {most}", self.point);
+                Err(DriverFailure::Operation { what: "contexts_at_work".into(), why })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What it has in common with the same work at other points.
     pub fn kind(&self) -> TaskKind {
-        (self.request, self.how, self.variant, self.is_cold)
+        (self.protocol, self.request, self.how, self.variant, self.is_cold)
     }
 
     /// The work that a client repeats to warm up for this task; `None` for a cold task, and where every operation is a
@@ -271,7 +313,8 @@ impl LabTask {
     /// Its name in a journal.
     pub fn name(&self) -> String {
         let cold = if self.is_cold { " cold" } else { "" };
-        format!("{:?} {:?} {:?} {}{cold}", self.request, self.how, self.variant, self.point)
+        let protocol = self.protocol.suffix();
+        format!("{:?} {:?} {:?} {}{cold}{protocol}", self.request, self.how, self.variant, self.point)
     }
 
     /// The request to the driver; `None` for work that takes more than one request.
@@ -291,6 +334,7 @@ impl LabTask {
             MeasuredRequest::ConnectOneByOne => DriverRequest::ConnectOneByOne(batch),
             MeasuredRequest::ConnectAtOnce => DriverRequest::ConnectAtOnce(batch),
             MeasuredRequest::GetAtOnce => DriverRequest::GetAtOnce(batch),
+            MeasuredRequest::GetWholeAtOnce => DriverRequest::GetWholeAtOnce(batch),
             MeasuredRequest::MonitorAtOnce => DriverRequest::MonitorAtOnce(batch),
             MeasuredRequest::PutAtOnce => DriverRequest::PutAtOnce(batch),
             MeasuredRequest::PutUnconfirmedAtOnce => DriverRequest::PutUnconfirmedAtOnce(batch),
@@ -302,11 +346,20 @@ impl LabTask {
     }
 }
 
+/// How many descriptors a process of this user may open; `None` without a limit.
+pub fn n_descriptors_max() -> Option<usize> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.map(|most| most as usize);
+    #[cfg(not(unix))]
+    return None;
+}
+
 /// The tasks of a suite, without duplicates, small points first. Arrays have at most `elements_max` elements.
 pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<LabTask> {
     let mut tasks: Vec<LabTask> = Vec::new();
-    for (index, scenario) in scenarios.iter().enumerate() {
-        let Some(points) = scenario.points(suite) else { continue };
+    let over = |&protocol| scenarios.iter().enumerate().map(move |(index, scenario)| (protocol, index, scenario));
+    for (protocol, index, scenario) in suite.protocols().iter().flat_map(over) {
+        let Some(points) = scenario.points(suite, protocol) else { continue };
         for &variant in &scenario.variants {
             for &point in points.of(variant) {
                 if scenario.request == MeasuredRequest::MoveArray && point > elements_max {
@@ -314,8 +367,9 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<L
                 }
                 let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
                 let is_for_external = points.is_for_external(variant, point);
-                let is_for_hosts = scenario.hosts.contains(&suite);
+                let is_for_hosts = protocol == LabProtocol::Ca && scenario.hosts.contains(&suite);
                 let task = LabTask {
+                    protocol,
                     request,
                     how,
                     variant,
@@ -385,10 +439,12 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_has_points_in_both_suites_and_a_verification() {
+    fn every_scenario_has_points_and_a_verification() {
         for scenario in Scenario::all().unwrap() {
-            for suite in [Suite::Quick, Suite::Full] {
-                let points = scenario.points(suite).unwrap();
+            let over = |suite: Suite| suite.protocols().iter().map(move |protocol| (suite, *protocol));
+            let points = || Suite::ALL.into_iter().flat_map(over).filter_map(|(suite, of)| scenario.points(suite, of));
+            assert!(points().count() > 0, "{}", scenario.question);
+            for points in points() {
                 assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
                 let known = |variant: &Variant, n: usize| points.of(*variant).contains(&n);
                 let external = points.external.iter().flatten();
@@ -400,6 +456,20 @@ mod tests {
             }
             assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);
         }
+    }
+
+    #[test]
+    fn a_run_over_pvaccess_asks_q14_to_q21_and_p1_to_p5_and_a_quick_run_two_questions() {
+        let scenarios = Scenario::all().unwrap();
+        let questions = |suite| -> Vec<&str> {
+            let is_chosen = |scenario: &&Scenario| scenario.points(suite, LabProtocol::Pva).is_some();
+            scenarios.iter().filter(is_chosen).map(|scenario| scenario.question.as_str()).collect()
+        };
+
+        let of_studies = ["Q14", "Q15", "Q16", "Q17", "Q18", "Q19", "Q20", "Q21"];
+        let ours = ["P1", "P2", "P3", "P4", "P5"];
+        assert!(of_studies.iter().chain(&ours).all(|question| questions(Suite::Pva).contains(question)));
+        assert_eq!(questions(Suite::Quick).len(), 2);
     }
 
     #[test]
@@ -426,6 +496,17 @@ mod tests {
         }
         let cold: Vec<MeasuredRequest> = tasks.iter().filter(|task| task.is_cold).map(|task| task.request).collect();
         assert_eq!(cold, [MeasuredRequest::GetScalars, MeasuredRequest::GetAtOnce, MeasuredRequest::MonitorAtOnce]);
+    }
+
+    #[test]
+    fn contexts_beyond_the_descriptors_of_a_server_are_not_run_and_the_reason_has_the_limit() {
+        let tasks = tasks(&Scenario::all().unwrap(), Suite::Java, usize::MAX);
+        let is_it = |task: &&LabTask| task.request == MeasuredRequest::ContextsAtWork && task.point == 10_000;
+        let task = tasks.iter().find(is_it).unwrap();
+
+        assert!(task.enough_descriptors(None).is_ok() && task.enough_descriptors(Some(20_600)).is_ok());
+        let why = task.enough_descriptors(Some(20_599)).unwrap_err().to_string();
+        assert!(why.contains("10000 contexts need 20600 descriptors, `ulimit -Hn` is 20599"), "{why}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ const TEST_DURATION_MAX: Duration = Duration::from_secs(600);
 /// A test program with a mutant is ended after this many times its duration without a mutant.
 const TEST_DURATION_FACTOR: u32 = 5;
 
+/// The maximum duration of a build, in seconds: a mutant can make the compiler evaluate a constant for ever.
+const BUILD_SECONDS_MAX: &str = "900";
+
 /// Added to the maximum duration of a measured test program, because a fast one waits for others.
 const TEST_DURATION_EXTRA: Duration = Duration::from_secs(20);
 
@@ -147,8 +150,9 @@ impl SourceCopy {
 
     /// Runs cargo with a command, for one package. Lints are off, since a mutant may do what they deny.
     fn cargo(&self, package: &str, arguments: &[&str]) -> Result<CargoOutput, String> {
-        let mut command = Command::new("cargo");
-        command.args(arguments).args(["--quiet", "--profile", "mutants", "--message-format", "json"]);
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", BUILD_SECONDS_MAX, "cargo"]).args(arguments);
+        command.args(["--quiet", "--profile", "mutants", "--message-format", "json"]);
         command.args(["--package", package]).current_dir(&self.folder);
         command.env("CARGO_TARGET_DIR", &self.build_folder).env("RUSTFLAGS", "--cap-lints allow");
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;

@@ -52,7 +52,7 @@ const BYTE_ORDER: [&str; 12] = [
 const PROTOCOLS: [&str; 4] = ["ca", "pva", "engine", "clu"];
 
 /// The modules that may handle byte order.
-const BYTE_MODULES: [&str; 6] = ["message", "dbr", "body", "outbox", "types", "value"];
+const BYTE_MODULES: [&str; 8] = ["message", "dbr", "body", "outbox", "cursor", "types", "value", "incoming_array"];
 
 /// Checks every source below `net`.
 pub fn check(repository: &Repository) -> Vec<Offence> {

@@ -51,6 +51,11 @@ impl Repository {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
+    /// The sources in Python.
+    pub fn python_files(&self) -> impl Iterator<Item = &TextFile> {
+        self.files.iter().filter(|file| file.path.ends_with(".py"))
+    }
+
     /// A repository with these files, for tests of checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Repository {

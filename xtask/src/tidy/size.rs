@@ -1,4 +1,5 @@
-//! Limits the size of functions and files. Exceptions are on a list; they may shrink but never grow.
+//! Limits the size of functions of Rust, and of files of Rust and Python. Exceptions are on a list; they may shrink but never
+//! grow.
 
 use std::collections::BTreeMap;
 
@@ -71,11 +72,15 @@ pub fn tightened(repository: &Repository) -> String {
 
 fn giants(repository: &Repository) -> BTreeMap<ItemName, Measured> {
     let mut found = BTreeMap::new();
-    for file in repository.rust_files() {
+    let without_tests = repository.rust_files().map(|file| {
         let n_lines = file.text.lines().count() - source::n_test_lines(&file.text).unwrap_or(0);
-        if n_lines > FILE_LINES_MAX {
-            found.insert(file.path.clone(), Measured { n_lines, line: 0, path: file.path.clone() });
-        }
+        (&file.path, n_lines)
+    });
+    let whole = repository.python_files().map(|file| (&file.path, file.text.lines().count()));
+    for (path, n_lines) in without_tests.chain(whole).filter(|(_, n_lines)| *n_lines > FILE_LINES_MAX) {
+        found.insert(path.clone(), Measured { n_lines, line: 0, path: path.clone() });
+    }
+    for file in repository.rust_files() {
         for function in source::functions(&file.text).unwrap_or_default() {
             if function.n_lines > FUNCTION_LINES_MAX && !function.is_table {
                 let name = format!("{} {}", file.path, function.name);
@@ -118,6 +123,18 @@ mod tests {
 
         assert_eq!(offences_in(&format!("{short}{tests}"), ""), [""; 0]);
         assert_eq!(offences_in(&format!("{short}const B: u8 = 1;\n"), "").len(), 1);
+    }
+
+    #[test]
+    fn a_python_file_longer_than_six_hundred_lines_is_rejected() {
+        let offences = |n: usize| {
+            let text = "step()\n".repeat(n);
+            let repository = Repository::of(&[("python/fodo/a.py", text.as_str()), (GIANTS_PATH, "")]);
+            check(&repository).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+
+        assert_eq!(offences(600), [""; 0]);
+        assert_eq!(offences(601), ["python/fodo/a.py: python/fodo/a.py is too long (601 lines); split it"]);
     }
 
     #[test]

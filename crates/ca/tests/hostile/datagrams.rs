@@ -2,7 +2,7 @@
 
 use fodo_ca::beacon::BeaconMonitor;
 use fodo_ca::repeater::Repeater;
-use fodo_ca::search::DatagramFlaw;
+use fodo_ca::search::{DatagramFlaw, NameSearcher};
 
 use super::*;
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::BeaconMonitor;
-use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
+use fodo_ca::search::{Claim, Datagram, NameSearcher, Responder, Searcher};
 use fodo_ca::{client, limit, server};
 use fodo_data::Now;
 use fodo_engine::Cid;

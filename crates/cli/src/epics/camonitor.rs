@@ -8,10 +8,10 @@ use fodo_net::{ChannelFacts, EventMask, MonitorEvent, MonitorOptions, Refusal, T
 use super::OutputStreams;
 use super::caget::count;
 use super::format::Style;
-use super::getopt;
 use super::options::{CommonOptions, handle_common};
 use super::stamps::Stamps;
 use super::status;
+use super::{getopt, network};
 use crate::exit::explain;
 use crate::limit;
 use crate::local_time::Clock;
@@ -76,7 +76,12 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) 
     };
     let mut lines = LinePrinter::new(&names, &options.common.style, stamps);
     let format_notice = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
-    let mut watch = match PvMonitors::start(&names, format_notice, |facts| options.monitor_options(facts)) {
+    let channels: Vec<String> = names.iter().map(|name| network::channel_access(name)).collect();
+    let started = network::context(format_notice).and_then(|context| {
+        let monitors = PvMonitors::start(&|pv| context.channel(pv), &channels, |facts| options.monitor_options(facts));
+        monitors.map_err(|error| explain(&error))
+    });
+    let mut watch = match started {
         Ok(watch) => watch,
         Err(error) => {
             writeln!(outlet.err, "{error}")?;
@@ -100,7 +105,8 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut OutputStreams<'_>) 
                 writeln!(outlet.err, "{}", explain(&error))?;
                 return Ok(1);
             }
-            Some(WatchEvent::Stop) | None => {}
+            // PVs of Channel Access are never structures.
+            Some(WatchEvent::Stop | WatchEvent::Structured(..)) | None => {}
         }
         if !are_missing_reported && Instant::now() >= missing_after {
             are_missing_reported = true;
@@ -230,7 +236,7 @@ mod tests {
         let now = TimeStamp { unix_s: 1_800_000_000, nanos: 0 };
         let mut lines = LinePrinter::new(&names, &style, Stamps::new(2, now));
         let server = "127.0.0.1:5064".parse().unwrap();
-        let facts = ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
+        let facts = ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true, tls: None };
         let mut printed = |event| {
             let mut text = Vec::new();
             lines.print(0, &event, now, &mut text).unwrap();
@@ -251,7 +257,8 @@ mod tests {
         assert_eq!(printed(MonitorEvent::Refused(refusal)), line("*** CA error Channel read request failed"));
         assert_eq!(printed(MonitorEvent::Refused(Refusal::ReadAccess)), line("*** no read access"));
         let reply = WrongReply::Count { requested: 1, received: 2 };
-        assert_eq!(printed(MonitorEvent::WrongReply(reply)), line(&format!("*** CA error {reply}")));
+        let reason = format!("*** CA error {reply}");
+        assert_eq!(printed(MonitorEvent::WrongReply(reply)), line(&reason));
         assert_eq!(lines.missing(), format!("{:<30} *** Not connected (PV not found)\n", "y"));
     }
 }

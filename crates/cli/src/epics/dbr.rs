@@ -88,7 +88,7 @@ impl Dbr {
         match LEVELS.get(self.0 / KINDS.len()) {
             Some(&(_, detail)) => detail,
             None if self == Self::CLASS_NAME => Detail::ClassName,
-            None => Detail::Acknowledge,
+            None => Detail::AcknowledgeState,
         }
     }
 
@@ -107,7 +107,7 @@ pub fn native_name(kind: Kind) -> String {
 /// The kind that represents `kind` in Channel Access.
 fn on_the_wire(kind: Kind) -> Kind {
     match kind {
-        Kind::I8 | Kind::U8 => Kind::U8,
+        Kind::Bool | Kind::I8 | Kind::U8 => Kind::U8,
         Kind::I16 => Kind::I16,
         Kind::U16 | Kind::I32 => Kind::I32,
         Kind::U32 | Kind::I64 | Kind::U64 | Kind::F64 => Kind::F64,
@@ -125,7 +125,7 @@ mod tests {
     fn dbr_names_and_numbers_identify_the_same_types() {
         assert_eq!(Dbr::parse("CTRL_DOUBLE"), Dbr::parse("34"));
         assert_eq!(Dbr::parse("DBR_TIME_INT"), Dbr::parse("15"));
-        assert_eq!(Dbr::parse("STSACK_STRING").map(Dbr::detail), Some(Detail::Acknowledge));
+        assert_eq!(Dbr::parse("STSACK_STRING").map(Dbr::detail), Some(Detail::AcknowledgeState));
         assert_eq!(Dbr::parse("CLASS_NAME").map(Dbr::name).as_deref(), Some("DBR_CLASS_NAME"));
         for wrong in ["35", "36", "39", "-1", "NONSENSE", ""] {
             assert_eq!(Dbr::parse(wrong), None, "{wrong}");

@@ -184,7 +184,7 @@ impl Style {
         lines.push(("Status:", reading.alarm.status.to_string()));
         lines.push(("Severity:", reading.alarm.severity.to_string()));
         match (dbr.detail(), dbr.kind()) {
-            (Detail::Acknowledge, _) => {
+            (Detail::AcknowledgeState, _) => {
                 let acknowledge = meta.acknowledge;
                 let is_transient = acknowledge.is_some_and(|acknowledge| acknowledge.transient);
                 let severity = acknowledge.map(|acknowledge| acknowledge.severity).unwrap_or_default();
@@ -341,10 +341,11 @@ mod tests {
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         let of_status = Refusal::Status { status: Eca::GETFAIL, text: String::new() };
         let reply = WrongReply::Count { requested: 1, received: 2 };
+        let of_reply = format!("*** CA error {reply}");
         let kinds = [
             (refused(Refusal::ReadAccess), "*** no read access".to_owned()),
             (refused(of_status), "*** CA error Channel read request failed".to_owned()),
-            (ErrorKind::WrongReply { server, reply }, format!("*** CA error {reply}")),
+            (ErrorKind::WrongReply { server, reply }, of_reply),
             (ErrorKind::NoReply { server, after: Duration::ZERO }, "*** no data available (timeout)".to_owned()),
             (ErrorKind::Misuse { reason: "an empty name".into() }, "*** CA error an empty name".to_owned()),
             (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, "*** CA error out of memory".to_owned()),

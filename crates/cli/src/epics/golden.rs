@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_ca::eca::Eca;
-use fodo_data::{Acknowledge, Limits};
+use fodo_data::{AcknowledgeState, Limits};
 use fodo_net::{
     Alarm, Array, ChannelFacts, Detail, Error, ErrorKind, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity,
     Status, Text, TimeStamp, Value,
@@ -24,7 +24,7 @@ use super::plant::ToolClient;
 use crate::local_time::Clock;
 
 #[path = "../../tests/support/captured.rs"]
-mod captured;
+pub mod captured;
 
 const STAMP: TimeStamp = TimeStamp { unix_s: 1_795_000_000, nanos: 123_456_000 };
 
@@ -44,7 +44,7 @@ struct GoldenPv {
 
 fn scalar(value: impl Into<Value>, class_name: &'static str) -> GoldenPv {
     let alarm_limits = Limits { low: f64::NAN, high: f64::NAN };
-    let acknowledge = Some(Acknowledge { transient: true, severity: Severity::None });
+    let acknowledge = Some(AcknowledgeState { transient: true, severity: Severity::None });
     let meta = Meta { alarm: alarm_limits, warning: alarm_limits, acknowledge, ..Meta::default() };
     let alarm = Alarm::default();
     let value = value.into();
@@ -75,7 +75,7 @@ fn waveform(value: impl Into<Value>, count_max: u32) -> GoldenPv {
 
 fn alarmed(mut served: GoldenPv, severity: Severity, status: Status) -> GoldenPv {
     served.alarm = Alarm { severity, status };
-    served.meta.acknowledge = Some(Acknowledge { transient: true, severity });
+    served.meta.acknowledge = Some(AcknowledgeState { transient: true, severity });
     served
 }
 
@@ -201,6 +201,7 @@ impl Golden {
             count_max: served.count_max,
             may_read: true,
             may_write: served.may_write,
+            tls: None,
         })
     }
 
@@ -212,7 +213,8 @@ impl Golden {
             (_, Kind::Text, Some(text)) => text.into(),
             _ => padded(converted(served, kind), kind, request.count),
         };
-        Reading { value, alarm: served.alarm, time: served.time, meta: Some(Arc::new(served.meta.clone())) }
+        let meta = Some(Arc::new(served.meta.clone()));
+        Reading { alarm: served.alarm, time: served.time, meta, ..Reading::bare(value) }
     }
 
     /// Writes like softIoc: converts to the type, and sets the HIGH and HIHI alarms of `g:ao`.

@@ -1,5 +1,5 @@
 //! caget, caput, camonitor and cainfo, compatible with EPICS for existing scripts: the same flags, output and exit
-//! codes. Tests compare them with captured output of the originals in `tests/golden`.
+//! codes. Tests compare them with captured output of the originals in `tests/golden`. `pva` contains the tools of pvAccess.
 
 pub mod caget;
 pub mod cainfo;
@@ -15,6 +15,7 @@ mod network;
 mod options;
 mod plant;
 mod printf;
+pub mod pva;
 mod stamps;
 mod status;
 
@@ -23,7 +24,24 @@ use std::io::{self, Write};
 use crate::local_time::Clock;
 
 /// The program names or commands that select an EPICS tool.
-pub const NAMES: [&str; 4] = ["caget", "caput", "camonitor", "cainfo"];
+pub const NAMES: [&str; 16] = [
+    "caget",
+    "caput",
+    "camonitor",
+    "cainfo",
+    "pvget",
+    "pvput",
+    "pvmonitor",
+    "pvinfo",
+    "pvlist",
+    "pvcall",
+    "pvxget",
+    "pvxput",
+    "pvxmonitor",
+    "pvxinfo",
+    "pvxlist",
+    "pvxcall",
+];
 
 /// Output streams.
 pub struct OutputStreams<'a> {
@@ -41,7 +59,8 @@ pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
         "caget" => caget::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
         "caput" => caput::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
         "cainfo" => cainfo::run(arguments, &mut network::Network::default(), &mut outlet),
-        _ => camonitor::run(arguments, &Clock::local(), &mut outlet),
+        "camonitor" => camonitor::run(arguments, &Clock::local(), &mut outlet),
+        name => pva::run(name, arguments, &mut outlet),
     }?;
     out.flush()?;
     Ok(code)

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use fodo_net::{Channel, ChannelFacts, Context, Error, ErrorKind, Priority, Reading, Request, Value, many};
+use fodo_net::{
+    Channel, ChannelFacts, Context, Error, ErrorKind, Notice, Priority, Protocol, Reading, Request, Value, many,
+};
 
 use super::plant::ToolClient;
 use crate::local_time::Clock;
@@ -16,17 +18,13 @@ pub struct Network {
 
 impl ToolClient for Network {
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<ChannelFacts, Error>> {
-        let context = match Context::from_env() {
+        let context = match context(|notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now())) {
             Ok(context) => context,
-            Err(error) => return vec![Err(misuse(error.to_string()))],
+            Err(reason) => return vec![Err(misuse(reason))],
         };
-        let text = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
-        if let Err(error) = notices::print(&context, text) {
-            return vec![Err(Error::system("", error))];
-        }
         let mut connecting = Vec::with_capacity(names.len());
         for name in names {
-            match context.channel_at(name, priority) {
+            match context.channel_at(&channel_access(name), priority) {
                 Ok(channel) => {
                     connecting.push(channel.start_connect());
                     self.channels.push(channel);
@@ -49,6 +47,18 @@ impl ToolClient for Network {
             None => Err(misuse("not connected".to_owned())),
         }
     }
+}
+
+/// A context of the environment variables, whose notices are printed on stderr, formatted by `text`.
+pub(super) fn context(text: impl Fn(&Notice) -> Option<String> + Send + 'static) -> Result<Context, String> {
+    let context = Context::from_env().map_err(|error| error.to_string())?;
+    notices::print(&context, text).map_err(|error| error.to_string())?;
+    Ok(context)
+}
+
+/// The name of a PV as a name of Channel Access, because these tools know no schemes and no other protocol.
+pub(super) fn channel_access(name: &str) -> String {
+    format!("{}://{name}", Protocol::Ca)
 }
 
 /// An error that concerns no PV.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fodo_db::{AccessFile, LoadError, Loader};
 use fodo_ioc::printable;
-use fodo_ioc::shell::{CheckFinding, FindingLevel, Purpose, Shell, check_request_file};
+use fodo_ioc::shell::{CheckFinding, FindingLevel, Purpose, Shell, check_groups, check_request_file};
 use serde_json::Map;
 
 use crate::epics::OutputStreams;
@@ -14,10 +14,10 @@ use crate::exit::Exit;
 use crate::json;
 use crate::sort::FileType;
 
-/// Check databases, substitutions, scripts, access security files and autosave request files
+/// Check databases, substitutions, groups, scripts, access security files and autosave request files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Databases, .substitutions, scripts (.cmd or .iocsh), access security (.acf), autosave requests (.req)
+    /// Databases, .substitutions, groups (.json), scripts (.cmd or .iocsh), access security (.acf), autosave requests (.req)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Macros for all files, and environment variables for scripts: "P=x:,R=1"; may be repeated
@@ -45,7 +45,8 @@ Examples:
   fodo check --json plant.db motors.substitutions | jq .message
 
 Databases and .substitutions files are checked together, as an IOC would load them: a link to a
-record in none of them is a warning, and so is every error in a .req file. Included files are also
+record in none of them is a warning, and so is every error in a .req file. A mistake in a group of
+PVs is an error; the channels of a .json file are looked up if there is a database. Included files are also
 searched for in EPICS_DB_INCLUDE_PATH. A script (st.cmd, st.cmd.linux, or any file that begins with
 a command) is followed, with everything it loads, from the current folder; nothing is served,
 written or run. Every finding has its file, line and column, and the last line counts errors,
@@ -113,6 +114,7 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Chec
             FileType::Database => loader.load(&name, macros, &mut open),
             FileType::Description => loader.load_description(&name, macros, &mut open),
             FileType::Substitutions => loader.load_template(&name, macros, &mut open),
+            FileType::Groups => loader.load_groups(&name, macros, &mut open),
             FileType::Script => {
                 found.extend(check_script(file, &variables, simulates));
                 Ok(())
@@ -130,10 +132,16 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Chec
         .map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
     found.extend(inert.map(|error| CheckFinding { weight: FindingLevel::Note, error }));
     found.extend(loader.warnings().into_iter().map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
-    if !requests.is_empty() {
+    let (definitions, missing) = (loader.take_groups(), loader.omitted_records().clone());
+    let has_groups = !definitions.groups.is_empty() || !definitions.errors.is_empty();
+    if !requests.is_empty() || has_groups {
         // Without a database it is unknown which PVs exist.
-        let missing = loader.omitted_records().clone();
         let database = loader.finish().ok().filter(|_| n_databases > 0);
+        let wrong_groups = match &database {
+            Some(database) => check_groups(database, definitions, &missing),
+            None => definitions.errors,
+        };
+        found.extend(wrong_groups.into_iter().map(|error| CheckFinding { weight: FindingLevel::Error, error }));
         let wrong = requests.iter().flat_map(|name| check_request_file(name, &variables, database.as_ref(), &missing));
         found.extend(wrong.map(|error| CheckFinding { weight: FindingLevel::Warning, error }));
     }

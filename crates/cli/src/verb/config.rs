@@ -9,7 +9,7 @@ use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 
-/// Show every Channel Access environment variable, its value in effect, and the origin of the value
+/// Show every environment variable of Channel Access and pvAccess, its value in effect, and the origin of the value
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Print one JSON object per line
@@ -31,7 +31,7 @@ Examples:
 One line for each variable: its name, the value in effect, the origin of the value (the environment,
 another variable, or the default), and remarks. For an invalid value the expected form is shown,
 and the exit code is 1, because no command starts with it. Environment variables with similar names
-that are not Channel Access variables follow at the end.
+that neither Channel Access nor pvAccess has follow at the end.
 
 JSON keys: variable, value (null if it is invalid), origin (environment, variable, default, or
 unknown for a similar name that is not a variable), from (the other variable, or null), remark,
@@ -72,10 +72,10 @@ fn lines(settings: &[Setting], unknown: &[String]) -> String {
             (Ok(_), None) => String::new(),
         };
         let (name, value, origin) = (setting.variable.name, shown(setting), origin(setting.origin));
-        text += &format!("{name:<31}  {value:<width$}  {origin}{remark}\n");
+        text += &format!("{name:<32}  {value:<width$}  {origin}{remark}\n");
     }
     for name in unknown {
-        text += &format!("{name:<31}  {:<width$}  environment; {STRANGER}\n", "-");
+        text += &format!("{name:<32}  {:<width$}  environment; {STRANGER}\n", "-");
     }
     text
 }
@@ -83,7 +83,7 @@ fn lines(settings: &[Setting], unknown: &[String]) -> String {
 /// A longer value does not widen the column.
 const WIDTH_MAX: usize = 40;
 
-const STRANGER: &str = "not a Channel Access variable; check the spelling";
+const STRANGER: &str = "not a variable of Channel Access or pvAccess; check the spelling";
 
 fn origin(origin: Origin) -> String {
     match origin {

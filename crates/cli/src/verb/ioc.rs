@@ -8,14 +8,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use fodo_ioc::shell::{Flow, IocSlot, Purpose, RunConfig, Shell};
+use fodo_ioc::shell::{Flow, IocSlot, Lookup, Purpose, RunConfig, Shell};
 use fodo_ioc::{IocError, Policy, RunningIoc, printable};
-use fodo_net::ServerConfig;
 use fodo_net::config;
 use fodo_net::log::Level;
 use fodo_net::process;
+use fodo_net::{ConfigError, ServerConfig};
 
 use crate::client::seconds;
+use crate::clu_log::CluLogThread;
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::limit::{ACCESS_RETRY, COMMAND_BYTES_MAX, EXIT_DELAY};
@@ -25,8 +26,12 @@ use crate::put_log::PutLog;
 use crate::sort::FileType;
 use crate::terminal;
 
+mod shell_thread;
+
+use shell_thread::{CommandSource, ShellThread};
+
 /// Serve the records of .db files and run st.cmd scripts
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// A database, as for softIoc
     #[arg(short = 'd', long = "database", value_name = "FILE")]
@@ -52,12 +57,21 @@ pub struct Arguments {
     /// Save the fields named in info(autosaveFields, "...") in this folder, and restore them at the start
     #[arg(long, value_name = "FOLDER")]
     autosave: Option<PathBuf>,
-    /// UDP port for searches, and TCP port if it is free; 0: any. Overrides EPICS_CAS_SERVER_PORT
+    /// Serve the objects of the CLUs in this file as PVs, beside records
+    #[arg(long = "clu", value_name = "FILE")]
+    clu_file: Option<PathBuf>,
+    /// UDP port for searches, and TCP port if it is free; 0: any, also of pvAccess. Overrides EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// Serve on this address only; may be repeated. Overrides EPICS_CAS_INTF_ADDR_LIST
+    /// TCP port of both protocols: the first byte of a client shows its protocol. For a firewall that lets one port pass
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    one_port: Option<u16>,
+    /// Serve on this IPv4 address only; may be repeated. Overrides EPICS_CAS_INTF_ADDR_LIST and EPICS_PVAS_INTF_ADDR_LIST
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
+    /// Do not serve pvAccess
+    #[arg(long)]
+    no_pva: bool,
     /// Serve the status of the server and its clients as PREFIX:CLIENTS etc.; see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
@@ -118,15 +132,17 @@ Examples:
   fodo ioc --interface 127.0.0.1 --port 0 plant.db
   fodo ioc -d plant.db -a plant.acf --put-log puts.json
   fodo ioc --autosave /var/lib/plant plant.db
+  fodo ioc --one-port 5075 plant.db
+  fodo ioc --clu house.toml plant.db
 
 When it starts to serve, it prints one line on stdout, for which scripts may wait:
-  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
-or, if searches use another port than circuits:
+  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA) and 127.0.0.1:5075 (pvAccess)
+or, without pvAccess, and if searches use another port than circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
 Directly before it, `iocRun: All initialization complete` is written to stderr; with --log-format
 json as the key what of a log line.
-With --read-only the parentheses end with \", read-only)\", and with --metrics with their address:
-  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
+With --read-only, \", read-only\" follows, and then with --metrics their address:
+  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA), metrics on http://127.0.0.1:9464/metrics
 SIGINT and SIGTERM stop it cleanly, with exit code 0, or 1 if autosave values or put log lines could
 not be written.
 
@@ -144,6 +160,16 @@ An error in a database named here stops the start, as with softIoc -d. In a scri
 type is left out, a record with an unknown DTYP does nothing and is INVALID, and the rest of a file
 after a syntax error is ignored. Every error is reported, and their number is available in
 PREFIX:LOAD_ERROR_CNT and in the metrics. With --strict an error ends a script.
+
+With --clu FILE, the objects of Grenton CLUs are PVs with the names PREFIXobject:feature. FILE is
+TOML: [clu.NAME] with address, keys or project, om, interfaces and prefix, or with folder for a
+virtual CLU in this process. What has no PV is reported on stderr. With --read-only or --access no
+client may write to these PVs, and --put-log does not contain their puts.
+
+With --one-port N, clients of Channel Access and pvAccess connect to TCP port N. A client that has
+sent nothing for 50 ms is taken for one of pvAccess, so that connecting over pvAccess takes that much
+longer. Searches over TCP (EPICS_CA_NAME_SERVERS and EPICS_PVA_NAME_SERVERS of the clients) need no
+other port. If the port is in use, nothing is served.
 
 With --simulate, a record with an unknown DTYP behaves like Soft Channel, but its INP and OUT do not
 connect. A record of an unknown type has the common fields, VAL, and as strings the fields set in
@@ -246,12 +272,10 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut OutputStrea
         }
     };
     let mut shell = shell(arguments, put_log.as_ref())?;
-    if let Some(prefix) = &arguments.exit_prefix
-        && let Err(errors) = shell.serve_exit(prefix, exit_later(sender.clone()))
-    {
-        errors.iter().try_for_each(|error| writeln!(outlet.err, "fodo ioc: -x: {}", error.message))?;
+    // Dropped after the IOC, so that the last entries are printed.
+    let Some(_clu_logs) = add_other_pvs(&mut shell, arguments, exit_later(sender.clone()), outlet)? else {
         return Ok(Exit::Other.code());
-    }
+    };
     if let Some(folder) = &arguments.autosave {
         shell.keep_values_in(folder);
     }
@@ -265,7 +289,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut OutputStrea
         descriptions: arguments.descriptions.clone(),
         keeps_going: arguments.keep_going,
         access: files_of(matches, &["access"]).pop(),
-        has_records: arguments.exit_prefix.is_some(),
+        has_records: arguments.exit_prefix.is_some() || (arguments.clu_file.is_some() && files.is_empty()),
         input: match (arguments.no_shell, has_person) {
             (true, _) => CommandSource::None,
             (false, true) => CommandSource::Person,
@@ -291,6 +315,31 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut OutputStrea
     lost.iter().try_for_each(|what| writeln!(outlet.err, "fodo ioc: {what}"))?;
     // An exit code chosen by a script is kept, unless it is 0.
     Ok(if lost.is_empty() || code != Exit::Done.code() { code } else { Exit::Other.code() })
+}
+
+/// Adds the PVs that are not records of files. Returns what prints the logs of CLUs; `None` if it could not, and then the reason
+/// has been reported.
+fn add_other_pvs(
+    shell: &mut Shell,
+    arguments: &Arguments,
+    exit: impl Fn(u8) + Send + Sync + 'static,
+    outlet: &mut OutputStreams<'_>,
+) -> io::Result<Option<CluLogThread>> {
+    if let Some(prefix) = &arguments.exit_prefix
+        && let Err(errors) = shell.serve_exit(prefix, exit)
+    {
+        errors.iter().try_for_each(|error| writeln!(outlet.err, "fodo ioc: -x: {}", error.message))?;
+        return Ok(None);
+    }
+    let Some(file) = &arguments.clu_file else { return Ok(Some(CluLogThread::default())) };
+    let is_read_only = arguments.read_only || arguments.access.is_some();
+    match crate::clu_pvs::sources(file, is_read_only, outlet.err) {
+        Ok(opened) => {
+            opened.sources.into_iter().for_each(|source| shell.serve_also(source));
+            CluLogThread::start(opened.logs, arguments.log.clone()).map(Some)
+        }
+        Err(error) => writeln!(outlet.err, "fodo ioc: {error}").map(|()| None),
+    }
 }
 
 /// Waits for the end; returns the exit code.
@@ -336,152 +385,33 @@ fn exit_later(sender: mpsc::Sender<IocEvent>) -> impl Fn(u8) + Send + Sync {
     }
 }
 
-/// The source of commands after the arguments.
-enum CommandSource {
-    None,
-    /// A pipe or a file.
-    Lines,
-    Person,
-}
-
-/// The work of the shell thread.
-struct ShellThread {
-    is_verbose: bool,
-    descriptions: Vec<PathBuf>,
-    /// Whether databases with errors are served without their invalid parts.
-    keeps_going: bool,
-    /// The access file and its macros.
-    access: Option<(PathBuf, String)>,
-    /// Whether there are records that are not in files.
-    has_records: bool,
-    input: CommandSource,
-}
-
-impl ShellThread {
-    fn run(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<IocEvent> {
-        if let Some(end) = self.files(shell, files)? {
-            return Ok(end);
-        }
-        let end = match self.input {
-            CommandSource::None => IocEvent::Silence,
-            CommandSource::Lines => self.lines(shell)?,
-            CommandSource::Person => self.person(shell)?,
-        };
-        if matches!(end, IocEvent::Silence) && !shell.is_running() {
-            let hint = if files.is_empty() { "; give a database or a script, see fodo ioc --help" } else { "" };
-            return self.refuse(&format!("iocInit was never run, so nothing is served{hint}"));
-        }
-        Ok(end)
+/// The configuration in the variables, with what the command line overrides.
+fn server_config(arguments: &Arguments, lookup: &Lookup<'_>) -> Result<ServerConfig, ConfigError> {
+    let Arguments { port, interface, .. } = arguments;
+    let mut config = ServerConfig::from_variables(lookup)?;
+    config.port = port.unwrap_or(config.port);
+    config.one_port = arguments.one_port;
+    config.pva = config.pva.filter(|_| !arguments.no_pva);
+    if !interface.is_empty() {
+        config.interfaces.clone_from(interface);
     }
-
-    /// Loads the .dbd files and databases, starts them and runs the scripts; returns the end, if this ends the IOC.
-    fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<IocEvent>> {
-        if let Some((access, macros)) = &self.access {
-            self.command(shell, &["asSetFilename", &access.to_string_lossy()])?;
-            if !macros.is_empty() {
-                self.command(shell, &["asSetSubstitutions", macros])?;
-            }
+    if let Some(pva) = &mut config.pva {
+        if *port == Some(0) {
+            (pva.port, pva.search_port) = (0, 0);
         }
-        for description in &self.descriptions {
-            if !self.command(shell, &["dbLoadDatabase", &description.to_string_lossy()])? && !self.keeps_going {
-                return Ok(Some(IocEvent::Failed));
-            }
-        }
-        let sorted = files.iter().map(|(file, macros)| (FileType::of(file), file, macros));
-        let (scripts, databases): (Vec<_>, Vec<_>) = sorted.partition(|(sort, ..)| *sort == FileType::Script);
-        for (sort, file, macros) in &databases {
-            let name = file.to_string_lossy();
-            let words = match sort {
-                FileType::Description => ["dbLoadDatabase", &name, "", macros].to_vec(),
-                FileType::Substitutions => ["dbLoadTemplate", &name, macros].to_vec(),
-                FileType::Database | FileType::Script => ["dbLoadRecords", &name, macros].to_vec(),
-            };
-            if !self.command(shell, &words)? && !self.keeps_going {
-                return Ok(Some(IocEvent::Failed));
-            }
-        }
-        let has_databases = databases.iter().any(|(sort, ..)| *sort != FileType::Description);
-        if (has_databases || self.has_records) && !self.command(shell, &["iocInit"])? {
-            return Ok(Some(IocEvent::Failed));
-        }
-        for (_, script, _) in scripts {
-            match shell.run_script(&script.to_string_lossy()) {
-                Flow::Next => {}
-                Flow::Broken => return Ok(Some(IocEvent::Failed)),
-                Flow::Halted => return Ok(Some(IocEvent::Silence)),
-                Flow::Exit(code) => return Ok(Some(IocEvent::Exit(code))),
-            }
-        }
-        Ok(None)
-    }
-
-    fn command(&self, shell: &mut Shell, words: &[&str]) -> io::Result<bool> {
-        if self.is_verbose {
-            writeln!(io::stdout(), "{}", words.join(" "))?;
-        }
-        let Err(errors) = shell.attempt(words) else { return Ok(true) };
-        for error in errors {
-            self.refuse(&error.to_string())?;
-        }
-        Ok(false)
-    }
-
-    /// Reports why it does not serve, one line for each reason.
-    fn refuse(&self, reasons: &str) -> io::Result<IocEvent> {
-        for reason in printable(reasons).lines() {
-            writeln!(io::stderr(), "fodo ioc: {reason}")?;
-        }
-        Ok(IocEvent::Failed)
-    }
-
-    fn lines(&self, shell: &mut Shell) -> io::Result<IocEvent> {
-        let mut input = io::stdin().lock();
-        loop {
-            let mut line = Vec::new();
-            let n_bytes = input.by_ref().take(COMMAND_BYTES_MAX).read_until(b'\n', &mut line)?;
-            if n_bytes == 0 {
-                return Ok(IocEvent::Silence);
-            }
-            if n_bytes as u64 == COMMAND_BYTES_MAX && !line.ends_with(b"\n") {
-                self.refuse(&format!(
-                    "a line of the input has more than {COMMAND_BYTES_MAX} bytes; the rest is not read"
-                ))?;
-                return Ok(IocEvent::Silence);
-            }
-            match shell.run_line(String::from_utf8_lossy(&line).trim_end_matches('\n')) {
-                Flow::Exit(code) => return Ok(IocEvent::Exit(code)),
-                Flow::Halted => return Ok(IocEvent::Silence),
-                Flow::Next | Flow::Broken => {}
-            }
+        if !interface.is_empty() {
+            pva.interfaces = interface.iter().map(|&ip| ip.into()).collect();
         }
     }
-
-    fn person(&self, shell: &mut Shell) -> io::Result<IocEvent> {
-        let mut lines = terminal::LineEditor::new(shell.completer())?;
-        loop {
-            let prompt = shell.variable("IOCSH_PS1").unwrap_or("epics> ").to_owned();
-            let Some(line) = lines.next(&prompt)? else { return Ok(IocEvent::Exit(0)) };
-            if let Flow::Exit(code) = shell.run_line(&line) {
-                return Ok(IocEvent::Exit(code));
-            }
-        }
-    }
+    config.status_prefix.clone_from(&arguments.status_prefix);
+    config.quotas.silence = arguments.client_silence;
+    Ok(config)
 }
 
 fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
-    let (port, interfaces) = (arguments.port, arguments.interface.clone());
-    let (prefix, silence, is_quiet) = (arguments.status_prefix.clone(), arguments.client_silence, arguments.quiet);
-    let configure = move |lookup: &fodo_ioc::shell::Lookup<'_>| {
-        let mut config = ServerConfig::from_variables(lookup)?;
-        config.port = port.unwrap_or(config.port);
-        if !interfaces.is_empty() {
-            config.interfaces.clone_from(&interfaces);
-        }
-        config.status_prefix.clone_from(&prefix);
-        config.quotas.silence = silence;
-        Ok(config)
-    };
-    let is_read_only = arguments.read_only;
+    let (is_read_only, is_quiet) = (arguments.read_only, arguments.quiet);
+    let of_server = arguments.clone();
+    let configure = move |lookup: &Lookup<'_>| server_config(&of_server, lookup);
     let policy = Policy {
         access_file: None,
         goes_by_address: arguments.check_client_ip,
@@ -539,6 +469,7 @@ fn ready(running: &RunningIoc, is_read_only: bool) -> String {
         address: running.address(),
         tcp_port: running.tcp_port(),
         udp_port: running.udp_port(),
+        pva_tcp_port: running.pva_tcp_port(),
         is_read_only,
         metrics: running.metrics_address(),
     })
@@ -550,6 +481,7 @@ struct ReadyLine {
     address: Ipv4Addr,
     tcp_port: u16,
     udp_port: u16,
+    pva_tcp_port: Option<u16>,
     is_read_only: bool,
     metrics: Option<SocketAddr>,
 }
@@ -559,7 +491,8 @@ fn ready_line(served: &ReadyLine) -> String {
     let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
     let read_only = if served.is_read_only { ", read-only" } else { "" };
     let metrics = served.metrics.map_or(String::new(), |address| format!(", metrics on http://{address}/metrics"));
-    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only}{metrics})\n")
+    let pva = served.pva_tcp_port.map_or(String::new(), |port| format!(" and {address}:{port} (pvAccess)"));
+    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}){pva}{read_only}{metrics}\n")
 }
 
 /// Parses the address for metrics; a port without an address means loopback.
@@ -571,7 +504,7 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Args as _, Command};
+    use clap::{Args as _, Command, FromArgMatches as _};
 
     const DATABASES: &[&str] = &["databases", "files"];
 
@@ -597,17 +530,48 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_the_same_as_documented() {
-        let udp_5064 = |tcp_port, metrics: Option<&str>| ReadyLine {
+        let udp_5064 = |tcp_port, pva_tcp_port, metrics: Option<&str>| ReadyLine {
             n_records: 102,
             address: Ipv4Addr::LOCALHOST,
             tcp_port,
             udp_port: 5064,
+            pva_tcp_port,
             is_read_only: false,
             metrics: metrics.map(|address| address.parse().unwrap()),
         };
 
-        for served in [udp_5064(5064, None), udp_5064(40001, None), udp_5064(5064, Some("127.0.0.1:9464"))] {
+        let metrics = Some("127.0.0.1:9464");
+        for served in [udp_5064(5064, Some(5075), None), udp_5064(40001, None, None), udp_5064(5064, None, metrics)] {
             assert!(HELP.contains(ready_line(&served).trim_end()));
+        }
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_ports_and_interfaces_of_the_variables() {
+        let variables = |name: &str| match name {
+            "EPICS_CAS_SERVER_PORT" => Some("6064".to_owned()),
+            "EPICS_CAS_INTF_ADDR_LIST" | "EPICS_PVAS_INTF_ADDR_LIST" => Some("127.0.0.3".to_owned()),
+            _ => None,
+        };
+        for (line, port, pva_ports, interface) in [
+            ("ioc", 6064, Some((5075, 5076)), [127, 0, 0, 3]),
+            ("ioc --port 7064", 7064, Some((5075, 5076)), [127, 0, 0, 3]),
+            ("ioc --port 0", 0, Some((0, 0)), [127, 0, 0, 3]),
+            ("ioc --no-pva --port 0", 0, None, [127, 0, 0, 3]),
+            ("ioc --interface 127.0.0.2", 6064, Some((5075, 5076)), [127, 0, 0, 2]),
+            ("ioc --one-port 7075", 6064, Some((5075, 5076)), [127, 0, 0, 3]),
+        ] {
+            let command = Arguments::augment_args(Command::new("ioc"));
+            let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+            let arguments = Arguments::from_arg_matches(&matches).unwrap();
+
+            let config = server_config(&arguments, &variables).unwrap();
+
+            assert_eq!((config.port, config.interfaces), (port, vec![Ipv4Addr::from(interface)]), "{line}");
+            assert_eq!(config.pva.as_ref().map(|pva| (pva.port, pva.search_port)), pva_ports, "{line}");
+            assert!(config.pva.is_none_or(|pva| pva.interfaces == [Ipv4Addr::from(interface).into()]), "{line}");
+            assert_eq!(config.one_port, line.ends_with("7075").then_some(7075), "{line}");
+            assert_eq!((config.quotas.silence, config.status_prefix), (Duration::from_secs(120), None), "{line}");
         }
     }
 

@@ -4,22 +4,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{EventMask, Meta, MonitorCounts, MonitorEvent, MonitorOptions, Operation, Reading};
+use fodo_net::{
+    BitSet, Channel, EventMask, Meta, MonitorCounts, MonitorEvent, MonitorOptions, Operation, Protocol, PvRequest,
+    Reading, Structure, StructureType,
+};
 use serde_json::Map;
 
-use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
+use super::{Readout, context_with_clus, is_flat, requested};
+use crate::client::{
+    ClientContext, ClientFlags, CluFileFlag, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of, seconds,
+};
 use crate::epics::OutputStreams;
-use crate::exit::{Exit, explain, explain_refusal};
+use crate::exit::{Exit, explain, explain_named, explain_refusal};
 use crate::json;
 use crate::limit;
 use crate::mask;
 use crate::show::DisplayOptions;
+use crate::structure;
 use crate::watch::{PvMonitors, WatchEvent};
 
 /// Print updates of PVs
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Names, such as `x:motor` or `x:motor.RBV`
+    /// Names, such as `x:motor`, `x:motor.RBV` or `pva://x:motor`
     #[arg(required = true, value_name = "PV")]
     pvs: Vec<String>,
     /// End after N updates of all PVs together
@@ -38,7 +45,13 @@ pub struct Arguments {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
+    request: RequestFlag,
+    #[command(flatten)]
+    protocol: ProtocolFlag,
+    #[command(flatten)]
     client: ClientFlags,
+    #[command(flatten)]
+    clu: CluFileFlag,
     #[command(flatten)]
     value: ValueFlags,
 }
@@ -48,6 +61,8 @@ pub const HELP: &str = "\
 Examples:
   fodo monitor x:motor.RBV x:motor.STAT
   fodo monitor --events 1 --mask a x:alarm
+  fodo monitor pva://x:motor.RBV
+  fodo monitor --request 'field(value)record[queueSize=100]' pva://x:table
   fodo monitor --json --for 60 --stats x:wave > wave.ndjson
 
 It ends on a signal (Ctrl-C), or after --events or --for. A PV that is not connected within
@@ -66,10 +81,16 @@ fn mask_of(letters: &str) -> Result<EventMask, String> {
 struct KnownPv {
     was_connected: bool,
     getting_meta: Option<Operation<Reading>>,
+    getting_kind: Option<Operation<Arc<StructureType>>>,
+    /// A reading cannot hold its value, so that its updates are structures.
+    is_structured: bool,
     meta: Option<Arc<Meta>>,
     is_refused: bool,
     lost_at: Option<Instant>,
     n_printed: u64,
+    /// The pvRequest of the user, and the nodes that were received with it.
+    request: Option<PvRequest>,
+    received: BitSet,
 }
 
 /// Runs the command.
@@ -80,17 +101,33 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
         queue_max: arguments.queue.max(1),
         ..MonitorOptions::default()
     };
-    let started = PvMonitors::start(&arguments.pvs, crate::notices::own, |_| options);
+    let (pvs, timeout) = (&arguments.pvs, arguments.client.timeout);
+    let client = match context_with_clus(arguments.protocol, pvs, &arguments.clu, timeout, outlet)? {
+        Ok(client) => client,
+        Err(exit) => return Ok(exit),
+    };
+    let request = arguments.request.request.as_ref();
+    let of_ca = arguments.pvs.iter().find(|pv| request.is_some() && client.protocol(pv) == Protocol::Ca);
+    if let Some(pv) = of_ca {
+        writeln!(outlet.err, "fodo: \"{pv}\": a pvRequest requires pvAccess; request the PV with \"pva://\"")?;
+        return Ok(Exit::BadValue);
+    }
+    let open = |pv: &str| client.channel(pv);
+    let started = match request {
+        Some(request) => PvMonitors::start_requested(&open, &arguments.pvs, request, options),
+        None => PvMonitors::start(&open, &arguments.pvs, |_| options),
+    };
     let mut watch = match started {
         Ok(watch) => watch,
-        Err(reason) => {
-            writeln!(outlet.err, "fodo: {reason}")?;
+        Err(error) => {
+            writeln!(outlet.err, "fodo: {}", explain(&error))?;
             return Ok(Exit::Other);
         }
     };
     crate::stop::on_signal(watch.stopper())?;
-    let mut known: Vec<KnownPv> = arguments.pvs.iter().map(|_| KnownPv::default()).collect();
-    let end = watch_all(arguments, &mut watch, &mut known, outlet)?;
+    let new = |_: &String| KnownPv { request: request.cloned(), ..KnownPv::default() };
+    let mut known: Vec<KnownPv> = arguments.pvs.iter().map(new).collect();
+    let end = watch_all(arguments, &client, &mut watch, &mut known, outlet)?;
     outlet.out.flush()?;
     if arguments.stats {
         for (index, (pv, known)) in arguments.pvs.iter().zip(&known).enumerate() {
@@ -132,6 +169,7 @@ fn stats(pv: &str, counts: &MonitorCounts, n_printed: u64, as_json: bool) -> Str
 
 fn watch_all(
     arguments: &Arguments,
+    client: &ClientContext,
     watch: &mut PvMonitors<'_>,
     known: &mut [KnownPv],
     outlet: &mut OutputStreams<'_>,
@@ -154,18 +192,31 @@ fn watch_all(
             Some(WatchEvent::Event(index, event)) => {
                 let (Some(pv), Some(known)) = (arguments.pvs.get(index), known.get_mut(index)) else { continue };
                 let is_update = matches!(event, MonitorEvent::Update(_));
-                if matches!(event, MonitorEvent::Connected(_)) {
-                    known.getting_meta = watch.channel(index).map(|channel| channel.start_get(META));
+                if let (MonitorEvent::Connected(_), Some(channel)) = (&event, watch.channel(index)) {
+                    let is_pva = client.protocol(pv) == Protocol::Pva;
+                    known.request_description(channel, is_pva && !arguments.value.selects_elements());
+                }
+                if is_update && known.needs_structures() {
+                    watch.monitor_structure(index);
+                    continue;
                 }
                 known.print(pv, width, event, arguments.client.json, &look, outlet.out)?;
                 outlet.out.flush()?;
                 known.n_printed += u64::from(is_update);
                 n_updates += u64::from(is_update);
-                if arguments.events.is_some_and(|n| n_updates >= n) {
-                    return Ok(Exit::Done);
-                }
+            }
+            Some(WatchEvent::Structured(index, event)) => {
+                let (Some(pv), Some(known)) = (arguments.pvs.get(index), known.get_mut(index)) else { continue };
+                let is_update = matches!(event, MonitorEvent::Update(_));
+                known.print_structured(pv, width, event, arguments.client.json, &look, outlet.out)?;
+                outlet.out.flush()?;
+                known.n_printed += u64::from(is_update);
+                n_updates += u64::from(is_update);
             }
             None => {}
+        }
+        if arguments.events.is_some_and(|n| n_updates >= n) {
+            return Ok(Exit::Done);
         }
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
@@ -175,7 +226,9 @@ fn watch_all(
             missing_at = None;
             for (index, _) in known.iter().enumerate().filter(|(_, known)| !known.was_connected) {
                 if let Some(error) = watch.why_inactive(index, arguments.client.timeout) {
-                    writeln!(outlet.err, "fodo: {} (still watching for it)", explain(&error))?;
+                    let Some(pv) = arguments.pvs.get(index) else { continue };
+                    let message = explain_named(pv, client.protocol(pv), &error);
+                    writeln!(outlet.err, "fodo: {message} (still watching for it)")?;
                 }
             }
         }
@@ -212,6 +265,71 @@ impl KnownPv {
             alarm if alarm.is_empty() => writeln!(out),
             alarm => writeln!(out, "  {alarm}"),
         }
+    }
+
+    /// Requests the metadata and, if its value may be more than a reading, the type.
+    fn request_description(&mut self, channel: &Channel, needs_type: bool) {
+        self.getting_meta = Some(channel.start_get(META));
+        self.getting_kind = needs_type.then(|| channel.start_describe(""));
+    }
+
+    /// Whether a reading cannot hold the value of this PV.
+    fn needs_structures(&mut self) -> bool {
+        if let Some(getting_kind) = self.getting_kind.take() {
+            let kind = getting_kind.wait_timeout(limit::META_WAIT);
+            self.is_structured = kind.is_ok_and(|kind| !is_flat(&kind));
+        }
+        self.is_structured
+    }
+
+    /// What an update shows: with a pvRequest only what was received.
+    fn readout(&mut self, structure: Structure) -> Readout {
+        let Some(request) = &self.request else { return Readout::Structure(Box::new(structure)) };
+        self.received.union_with(structure.changed());
+        requested(&structure, &self.received, request)
+    }
+
+    /// Prints an event of a PV that is a structure; an update with all fields.
+    fn print_structured(
+        &mut self,
+        pv: &str,
+        width: usize,
+        event: MonitorEvent<Structure>,
+        as_json: bool,
+        look: &DisplayOptions,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let event = match event {
+            MonitorEvent::Update(structure) => {
+                self.was_connected = true;
+                match self.readout(structure) {
+                    Readout::Reading(reading) => {
+                        self.meta = reading.meta.clone();
+                        return self.print(pv, width, MonitorEvent::Update(reading), as_json, look, out);
+                    }
+                    Readout::Structure(structure) if as_json => {
+                        let mut object = json::structure(pv, &structure);
+                        object.insert("event", "update");
+                        return writeln!(out, "{object}");
+                    }
+                    Readout::Structure(structure) => {
+                        writeln!(out, "{pv:<width$}  {}", structure::type_name(structure.kind()))?;
+                        return out.write_all(structure::tree(&structure, look).as_bytes());
+                    }
+                }
+            }
+            MonitorEvent::Connected(facts) => MonitorEvent::Connected(facts),
+            MonitorEvent::Rights(facts) => MonitorEvent::Rights(facts),
+            MonitorEvent::Merged(n) => MonitorEvent::Merged(n),
+            MonitorEvent::Unresponsive => MonitorEvent::Unresponsive,
+            MonitorEvent::Responsive => MonitorEvent::Responsive,
+            MonitorEvent::Disconnected => MonitorEvent::Disconnected,
+            MonitorEvent::Refused(refusal) => MonitorEvent::Refused(refusal),
+            MonitorEvent::WrongReply(reply) => MonitorEvent::WrongReply(reply),
+            MonitorEvent::Closed => MonitorEvent::Closed,
+            _ => return Ok(()),
+        };
+        out.write_all(self.text(pv, width, event, as_json).as_bytes())
     }
 
     /// The text of an event other than an update; empty for the first connection.
@@ -296,7 +414,14 @@ mod tests {
 
     fn connected() -> MonitorEvent {
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        MonitorEvent::Connected(ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read: true, may_write: true })
+        MonitorEvent::Connected(ChannelFacts {
+            server,
+            kind: Kind::F64,
+            count_max: 1,
+            may_read: true,
+            may_write: true,
+            tls: None,
+        })
     }
 
     fn update() -> MonitorEvent {
@@ -335,6 +460,7 @@ mod tests {
         let counts = MonitorCounts {
             received: 9,
             merged: 7,
+            overrun: 0,
             delivered: 2,
             longest_gap: Duration::from_millis(1500),
             n_disconnected: 1,
@@ -367,7 +493,7 @@ mod tests {
         let object = |event: MonitorEvent| KnownPv::default().text("x", 1, event, true);
         let rights = |may_read, may_write| {
             let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-            MonitorEvent::Rights(ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write })
+            MonitorEvent::Rights(ChannelFacts { server, kind: Kind::F64, count_max: 1, may_read, may_write, tls: None })
         };
         let wrong = || MonitorEvent::WrongReply(fodo_net::WrongReply::Count { requested: 1, received: 2 });
         let refused = || MonitorEvent::Refused(fodo_net::Refusal::ReadAccess);

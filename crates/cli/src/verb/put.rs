@@ -3,36 +3,49 @@
 use std::io;
 use std::time::Instant;
 
-use fodo_net::{Array, Channel, ChannelFacts, Error, ErrorKind, Kind, Meta, Reading, Scalar, Text, Value};
+use fodo_net::{
+    Array, Channel, ChannelFacts, Error, ErrorKind, Kind, Meta, NodeValue, Protocol, PvRequest, Reading, Scalar, Text,
+    Value,
+};
 use serde_json::Value as Json;
 
-use super::{context, fail};
-use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of};
+use super::put_fields::{self, FieldValues};
+use super::{Readout, context_with_clus, fail, is_flat};
+use crate::client::{
+    ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, kind_name, meta_of,
+};
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
 use crate::show::{Columns, DisplayOptions, TableCell, is_long_string};
+use crate::structure;
 
 /// Write a PV
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The name, such as `x:motor` or `x:motor.DESC`
+    /// The name, such as `x:motor`, `x:motor.DESC` or `pva://x:motor`
     #[arg(value_name = "PV")]
     pv: String,
-    /// The value; several values make an array. An enum accepts a label or a number
+    /// The value; several values make an array. An enum accepts a label or a number. FIELD=VALUE for a structure
     #[arg(required_unless_present = "from_json", value_name = "VALUE", allow_negative_numbers = true)]
     values: Vec<String>,
-    /// The value as JSON: 1.5, "text", [1, 2, "nan"]
+    /// The value as JSON: 1.5, "text", [1, 2, "nan"], or {"field": 1} for a structure
     #[arg(long, value_name = "JSON", conflicts_with = "values")]
     from_json: Option<String>,
     /// Do not wait for the end of processing; a refusal is not reported
-    #[arg(long)]
+    #[arg(long, conflicts_with = "request")]
     no_wait: bool,
     /// Print nothing; the exit code reports the result
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    request: RequestFlag,
+    #[command(flatten)]
+    protocol: ProtocolFlag,
+    #[command(flatten)]
     client: ClientFlags,
+    #[command(flatten)]
+    clu: CluFileFlag,
     #[command(flatten)]
     value: ValueFlags,
 }
@@ -42,30 +55,42 @@ pub const HELP: &str = "\
 Examples:
   fodo put x:motor 12.5
   fodo put x:valve Open
+  fodo put pva://x:motor 12.5
+  fodo put --request 'record[process=true,block=true]' pva://x:scan 1
   fodo put x:wave 1 2 3
   fodo put x:wave --from-json '[1, 2, \"nan\"]'
   fodo put -S x:text.VAL$ 'a text longer than 39 bytes, as an array of char'
   fodo put x:offset -- -inf
+  fodo put pva://x:table 'value.position=[1.5, 2]' descriptor='after the scan'
+  fodo put pva://x:union 'value={\"text\": \"two\"}'
 
 It waits until the record and all records it triggers have been processed, then prints the value
 before and after. Numbers may be hexadecimal (0x1f). A value that is invalid or out of range is
-rejected before anything is sent.
+rejected before anything is sent. With --request it waits only if the pvRequest contains block=true.
+
+FIELD=VALUE writes a field of a structure of pvAccess, and no other field; fodo info shows the
+fields. The value of an array, a structure or a union is JSON; that of a union names the member.
 
 JSON keys: pv, old, new (each as for get), seconds (how long the put took).";
 
+/// The PV before and after a put, unless `--quiet`, and the duration of the put in seconds.
+pub type PutOutcome = (Option<Readout>, Option<Readout>, f64);
+
 /// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
-    let context = match context(outlet)? {
-        Ok(context) => context,
+    let (pvs, timeout) = (std::slice::from_ref(&arguments.pv), arguments.client.timeout);
+    let client = match context_with_clus(arguments.protocol, pvs, &arguments.clu, timeout, outlet)? {
+        Ok(client) => client,
         Err(exit) => return Ok(exit),
     };
-    let written = match context.channel(&arguments.pv) {
-        Ok(channel) => write(arguments, &channel),
+    let protocol = client.protocol(&arguments.pv);
+    let written = match client.channel(&arguments.pv) {
+        Ok(channel) => write(arguments, protocol, &channel),
         Err(error) => Err(error),
     };
     let (old, new, seconds) = match written {
         Ok(written) => written,
-        Err(error) => return fail(&arguments.pv, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&arguments.pv, protocol, &error, arguments.client.json, outlet),
     };
     if arguments.quiet {
         return Ok(Exit::Done);
@@ -73,9 +98,14 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     let look = arguments.value.look();
     if arguments.client.json {
         let mut object = json::Object::of(&arguments.pv);
-        for (key, reading) in [("old", &old), ("new", &new)] {
-            match reading {
-                Some(reading) => object.insert_object(key, json::reading(&arguments.pv, reading, &look)),
+        for (key, readout) in [("old", &old), ("new", &new)] {
+            match readout {
+                Some(Readout::Reading(reading)) => {
+                    object.insert_object(key, json::reading(&arguments.pv, reading, &look));
+                }
+                Some(Readout::Structure(structure)) => {
+                    object.insert_object(key, json::structure(&arguments.pv, structure));
+                }
                 None => object.insert(key, Json::Null),
             }
         }
@@ -87,43 +117,76 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     Ok(Exit::Done)
 }
 
-/// Writes the value; returns the readings before and after, unless `--quiet`, and the duration of the put in seconds.
-fn write(arguments: &Arguments, channel: &Channel) -> Result<(Option<Reading>, Option<Reading>, f64), Error> {
+/// Writes the value.
+fn write(arguments: &Arguments, protocol: Protocol, channel: &Channel) -> Result<PutOutcome, Error> {
     let deadline = Deadline::after(arguments.client.timeout);
-    let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Reading> {
+    let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Readout> {
         // A PV that may be written but not read is still written.
         let reading = deadline.wait(channel.start_get(arguments.value.request())).ok()?;
-        Some(Reading { meta: meta.clone(), ..reading })
+        Some(Readout::Reading(Reading { meta: meta.clone(), ..reading }))
     };
     let connecting = channel.start_connect();
     let getting_meta = channel.start_get(META);
     let facts = deadline.wait(connecting)?;
-    let meta = meta_of(deadline.wait(getting_meta));
+    let meta = deadline.wait(getting_meta);
     let misuse = |reason: String| Error::new(arguments.pv.as_str(), ErrorKind::Misuse { reason });
-    let value = value(arguments, &facts, meta.as_deref()).map_err(misuse)?;
+    if let (Protocol::Pva, Err(error)) = (protocol, &meta)
+        && matches!(error.kind(), ErrorKind::WrongReply { .. } | ErrorKind::Misuse { .. })
+    {
+        let kind = deadline.wait(channel.start_describe(""))?;
+        if !is_flat(&kind) {
+            let values = match &arguments.from_json {
+                Some(text) => FieldValues::Json(text),
+                None => FieldValues::Words(&arguments.values),
+            };
+            return put_fields::write(channel, kind, &values, &field_request(arguments), arguments.quiet, &deadline);
+        }
+    }
+    let meta = meta_of(meta);
+    let value = value(arguments, protocol, &facts, meta.as_deref()).map_err(misuse)?;
     let old = if arguments.quiet { None } else { read(&meta) };
     let start = Instant::now();
-    match arguments.no_wait {
-        true => channel.put_unconfirmed_timeout(value, deadline.left())?,
-        false => deadline.wait(channel.start_put(value))?,
+    match &arguments.request.request {
+        Some(request) => {
+            let fields = vec![("value".to_owned(), NodeValue::Value(value))];
+            deadline.wait(channel.start_put_structure(request.clone(), fields))?;
+        }
+        None if arguments.no_wait => channel.put_unconfirmed_timeout(value, deadline.left())?,
+        None => deadline.wait(channel.start_put(value))?,
     }
     let seconds = start.elapsed().as_secs_f64();
     let new = if arguments.quiet { None } else { read(&meta) };
     Ok((old, new, seconds))
 }
 
+/// The pvRequest of a put of fields.
+fn field_request(arguments: &Arguments) -> PvRequest {
+    arguments.request.request.clone().unwrap_or_else(|| {
+        let mut request = PvRequest::default();
+        if !arguments.no_wait {
+            request.set_option("block", "true");
+        }
+        request
+    })
+}
+
 fn write_lines(
     pv: &str,
-    old: Option<&Reading>,
-    new: Option<&Reading>,
+    old: Option<&Readout>,
+    new: Option<&Readout>,
     look: &DisplayOptions,
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     let mut rows = Vec::new();
-    for (name, reading) in [("old", old), ("new", new)] {
+    for (name, readout) in [("old", old), ("new", new)] {
         let mut row: Vec<TableCell<'_>> = vec![Box::new(name), Box::new(pv)];
-        match reading {
-            Some(reading) => {
+        match readout {
+            Some(Readout::Structure(structure)) => {
+                writeln!(out, "{name}  {pv}  {}", structure::type_name(structure.kind()))?;
+                out.write_all(structure::tree(structure, look).as_bytes())?;
+                continue;
+            }
+            Some(Readout::Reading(reading)) => {
                 row.push(Box::new(look.of(pv).value(reading)));
                 row.push(Box::new(look.time(reading)));
                 row.push(Box::new(look.alarm(reading)));
@@ -137,7 +200,12 @@ fn write_lines(
 }
 
 /// Converts the arguments to the native type of the PV.
-fn value(arguments: &Arguments, facts: &ChannelFacts, meta: Option<&Meta>) -> Result<Value, String> {
+fn value(
+    arguments: &Arguments,
+    protocol: Protocol,
+    facts: &ChannelFacts,
+    meta: Option<&Meta>,
+) -> Result<Value, String> {
     if !facts.may_write {
         // The server refuses the put, so that the exit code is that of a refusal.
         return Ok(Value::from(""));
@@ -148,18 +216,23 @@ fn value(arguments: &Arguments, facts: &ChannelFacts, meta: Option<&Meta>) -> Re
         Some(text) => from_json(text)?,
         None => arguments.values.iter().map(|word| Scalar::Text(word.as_str().into())).collect(),
     };
-    let n_max = facts.count_max as usize;
+    // pvAccess does not report the maximum length of an array.
+    let n_max = if facts.count_max == 0 { usize::MAX } else { facts.count_max as usize };
     if is_text {
         let texts: Vec<String> = given.iter().map(|scalar| scalar.to_text(None).to_str().into_owned()).collect();
         let mut bytes = texts.join(" ").into_bytes();
         bytes.push(0);
-        return check_length(bytes.len(), n_max, "bytes including the terminating zero").map(|()| bytes.into());
+        check_length(bytes.len(), n_max, "bytes including the terminating zero")?;
+        return Ok(match facts.kind {
+            Kind::I8 => Value::Array(Array::I8(std::sync::Arc::new(bytes.into_iter().map(u8::cast_signed).collect()))),
+            _ => bytes.into(),
+        });
     }
     check_length(given.len(), n_max, "elements")?;
     let kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
     let mut scalars = Vec::with_capacity(given.len());
     for scalar in &given {
-        scalars.push(convert(scalar, kind, meta)?);
+        scalars.push(convert(scalar, kind, protocol, meta)?);
     }
     match (scalars.as_slice(), facts.count_max) {
         ([scalar], 1) => Ok(Value::Scalar(scalar.clone())),
@@ -171,7 +244,7 @@ fn check_length(n: usize, n_max: usize, what: &str) -> Result<(), String> {
     if n <= n_max { Ok(()) } else { Err(format!("the value has {n} {what}, but the PV holds at most {n_max}")) }
 }
 
-fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, String> {
+fn convert(scalar: &Scalar, kind: Kind, protocol: Protocol, meta: Option<&Meta>) -> Result<Scalar, String> {
     if let (Scalar::Text(text), false) = (scalar, kind == Kind::Text)
         && text.to_str().trim().is_empty()
     {
@@ -182,6 +255,8 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
     {
         let hint = if text.to_str().starts_with('[') {
             "; write the elements as separate words, 1 2 3, or use --from-json"
+        } else if text.to_str().contains('=') {
+            "; FIELD=VALUE is only for structures of pvAccess, and this PV is not one"
         } else {
             ""
         };
@@ -195,7 +270,7 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
         _ => format!("{error}; the PV is of type {}", kind_name(kind)),
     })?;
     match &converted {
-        Scalar::Text(text) if text.len() > fodo_data::STRING_BYTES_MAX => Err(format!(
+        Scalar::Text(text) if protocol == Protocol::Ca && text.len() > fodo_data::STRING_BYTES_MAX => Err(format!(
             "a string holds at most {} bytes, this one has {}: append $ to the name of the field and use \
              --string",
             fodo_data::STRING_BYTES_MAX,
@@ -234,6 +309,7 @@ fn array(scalars: Vec<Scalar>, kind: Kind) -> Array {
         }};
     }
     match kind {
+        Kind::Bool => collect!(Bool),
         Kind::I8 => collect!(I8),
         Kind::U8 => collect!(U8),
         Kind::I16 => collect!(I16),
@@ -270,7 +346,9 @@ fn from_json(text: &str) -> Result<Vec<Scalar>, String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use fodo_net::{Context, PvTable, Server, ServerConfig, SharedStructure, Structure, StructureBuilder};
     use std::net::SocketAddr;
+    use std::sync::Arc;
 
     #[derive(Parser)]
     struct ValueProgram {
@@ -279,12 +357,16 @@ mod tests {
     }
 
     fn put(line: &[&str], kind: Kind, count_max: u32) -> Result<Value, String> {
+        put_over(Protocol::Ca, line, kind, count_max)
+    }
+
+    fn put_over(protocol: Protocol, line: &[&str], kind: Kind, count_max: u32) -> Result<Value, String> {
         let arguments = ValueProgram::try_parse_from(["put", "pv"].iter().chain(line)).unwrap().arguments;
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        let facts = ChannelFacts { server, kind, count_max, may_read: true, may_write: true };
+        let facts = ChannelFacts { server, kind, count_max, may_read: true, may_write: true, tls: None };
         let labels = vec!["Off".into(), "On".into()];
         let meta = Meta { labels: if kind == Kind::Enum { labels } else { Vec::new() }, ..Meta::default() };
-        value(&arguments, &facts, Some(&meta))
+        value(&arguments, protocol, &facts, Some(&meta))
     }
 
     #[test]
@@ -296,6 +378,16 @@ mod tests {
         assert_eq!(put(&["1"], Kind::F64, 5), Ok(vec![1.0].into()));
         assert_eq!(put(&["nan"], Kind::F64, 1).map(|value| value.len()), Ok(1));
         assert_eq!(put(&["-S", "two", "words"], Kind::U8, 20), Ok(b"two words\0".to_vec().into()));
+    }
+
+    #[test]
+    fn a_put_over_pvaccess_has_no_length_limit() {
+        let put = |line: &[&str], kind| put_over(Protocol::Pva, line, kind, 0);
+
+        assert_eq!(put(&["1"], Kind::F64), Ok(vec![1.0].into()));
+        assert_eq!(put(&["1", "2", "3"], Kind::I8), Ok(Value::Array(Array::I8(vec![1, 2, 3].into()))));
+        assert_eq!(put(&["-S", "a"], Kind::I8), Ok(Value::Array(Array::I8(vec![97, 0].into()))));
+        assert!(put_over(Protocol::Pva, &[&"x".repeat(40)], Kind::Text, 1).is_ok());
     }
 
     #[test]
@@ -315,5 +407,32 @@ mod tests {
         assert!(put(&["1", "2"], Kind::F64, 1).unwrap_err().contains("the PV holds at most 1"));
         assert!(put(&[""], Kind::F64, 1).is_err());
         assert!(put(&[&"x".repeat(40)], Kind::Text, 1).unwrap_err().contains("39 bytes"));
+        assert!(put(&["value=1"], Kind::F64, 1).unwrap_err().contains("only for structures of pvAccess"));
+    }
+
+    #[test]
+    fn a_put_writes_the_named_fields_of_a_structure() {
+        let mut build = StructureBuilder::new("scan_t");
+        build.scalar("n", Kind::I32).array("points", Kind::F64);
+        let pv = SharedStructure::builder(Structure::new(build.finish().into())).on_put(|put, _| Ok(put)).build();
+        let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::from([("s", pv.clone())]))).unwrap();
+        let channel = Context::new(server.client_config()).channel("pva://s").unwrap();
+        let put = |words: &[&str]| {
+            let line = ["put", "pva://s"].iter().chain(words);
+            write(&ValueProgram::try_parse_from(line).unwrap().arguments, Protocol::Pva, &channel)
+        };
+
+        let (old, new, _) = put(&["points=[1, 2.5]"]).unwrap();
+        put(&["n=7", "--no-wait", "--quiet"]).unwrap();
+        let error = put(&["3"]).unwrap_err();
+
+        let points = |readout| match readout {
+            Some(Readout::Structure(structure)) => structure.get("points").cloned(),
+            _ => None,
+        };
+        assert_eq!((points(old), points(new)), (Some(Vec::<f64>::new().into()), Some(vec![1.0, 2.5].into())));
+        let written = channel.get_structure(&PvRequest::default()).unwrap();
+        assert_eq!((written.get("n"), written.get("points")), (Some(&7.into()), Some(&vec![1.0, 2.5].into())));
+        assert!(matches!(error.kind(), ErrorKind::Misuse { reason } if reason.contains("FIELD=VALUE")), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use fodo_net::traffic_monitor::{NameState, NameTraffic, SearchMonitor, ServerTra
 use fodo_net::{ClientConfig, Notice};
 use serde_json::{Map, Value as Json};
 
-use crate::client::seconds;
+use crate::client::{channel_access_name, seconds};
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
@@ -20,8 +20,8 @@ use crate::limit;
 /// Find the servers of a name, or watch the searches of all clients
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Names to search for
-    #[arg(required_unless_present = "watch", value_name = "PV")]
+    /// Names of Channel Access to search for
+    #[arg(required_unless_present = "watch", value_name = "PV", value_parser = channel_access_name)]
     pvs: Vec<String>,
     /// Watch the searches of all clients and the beacons of all servers, until a signal or --for
     #[arg(long, conflicts_with = "pvs")]
@@ -255,7 +255,7 @@ fn server_object(server: &ServerTraffic) -> Map<String, Json> {
 mod tests {
     use super::*;
     use fodo_ca::message::Answer;
-    use fodo_ca::search::{Datagram, Responder, Searcher};
+    use fodo_ca::search::{Datagram, NameSearcher, Responder, Searcher};
     use fodo_data::Now;
     use fodo_engine::Cid;
 

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use fodo_net::{Error, ErrorKind, Kind, Request};
+use fodo_net::{Error, ErrorKind, Kind, Protocol, Request};
 use serde_json::{Map, Value as Json};
 
 use super::{context, fail};
-use crate::client::{ClientFlags, seconds};
+use crate::client::{ClientFlags, ProtocolFlag, seconds};
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
 use crate::json;
@@ -48,26 +48,26 @@ their subscription ended); posted updates that are in none of these three are st
 Further: SEARCHES, REFUSED (requests beyond the limits of a client or its host), FLAWED (truncated
 datagrams and invalid names), CPU (percent of a core), MEM_RSS (bytes).
 
-JSON keys: the names of these PVs in lower case, and list: address, user, host, channels,
-subscriptions, queued_bytes, pvs_waiting (with updates not included in queued_bytes), sent, merged,
-waiting_s (null if nothing waits); error as for get.";
+JSON keys: the names of these PVs in lower case, and list: address, protocol (ca, pva), user, host,
+channels, subscriptions, queued_bytes, pvs_waiting (with updates not included in queued_bytes),
+sent, merged, waiting_s (null if nothing waits); error as for get.";
 
 /// The escape sequence that clears a terminal and moves to its upper left corner.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
-    let context = match context(outlet)? {
-        Ok(context) => context,
+    let client = match context(ProtocolFlag::default(), outlet)? {
+        Ok(client) => client,
         Err(exit) => return Ok(exit),
     };
     let (sender, stopped) = mpsc::channel();
     // It fails only if the receiver is gone, that is, when the program is already stopping.
     crate::stop::on_signal(move || sender.send(()).unwrap_or_default())?;
     let pv = format!("{}:STATUS", arguments.prefix);
-    let channel = match context.channel(&pv) {
+    let channel = match client.context.channel(&format!("{}://{pv}", Protocol::Ca)) {
         Ok(channel) => channel,
-        Err(error) => return fail(&pv, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&pv, Protocol::Ca, &error, arguments.client.json, outlet),
     };
     let request = Request { kind: Some(Kind::U8), ..Request::default() };
     let clears = !arguments.once && !arguments.client.json && io::stdout().is_terminal();
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
                 outlet.out.flush()?;
                 Exit::Done
             }
-            Err(error) => fail(&pv, &error, arguments.client.json, outlet)?,
+            Err(error) => fail(&pv, Protocol::Ca, &error, arguments.client.json, outlet)?,
         };
         // A lost server may return; a server that was never found is not waited for.
         let ends = arguments.once || matches!(exit, Exit::NotFound | Exit::BadValue | Exit::Refused);

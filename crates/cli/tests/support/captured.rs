@@ -37,16 +37,17 @@ impl Captured {
     /// The words of the command line, split as by a shell.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![String::new()];
-        let mut is_quoted = false;
+        let mut quote = None;
         let mut characters = self.command.chars().peekable();
         while let Some(character) = characters.next() {
-            match character {
-                '"' => is_quoted = !is_quoted,
-                '\\' if is_quoted && characters.peek() == Some(&'"') => {
+            match (character, quote) {
+                ('"' | '\'', None) => quote = Some(character),
+                (character, Some(open)) if character == open => quote = None,
+                ('\\', Some('"')) if characters.peek() == Some(&'"') => {
                     words.last_mut().unwrap().extend(characters.next())
                 }
-                ' ' if !is_quoted => words.push(String::new()),
-                other => words.last_mut().unwrap().push(other),
+                (' ', None) => words.push(String::new()),
+                (other, _) => words.last_mut().unwrap().push(other),
             }
         }
         words

@@ -1,12 +1,16 @@
 //! Runs the built program as processes, on loopback only and with timeouts.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+#[path = "../../../net/tests/ports/mod.rs"]
+mod ports;
+
+pub use ports::free_port;
 
 /// The timeout after which a process counts as hung and the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,11 +21,6 @@ pub const COMPLETE: &str = "iocRun: All initialization complete\n";
 /// A file in the test folder.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
-
-/// A UDP port of loopback that is currently unused.
-pub fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The program, searching only at `port` of loopback, without environment variables that would change its output.
@@ -36,6 +35,9 @@ pub fn fodo(port: u16) -> Command {
         .env("EPICS_CA_REPEATER_PORT", free_port().to_string())
         .env("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO")
         .env("EPICS_CAS_BEACON_ADDR_LIST", format!("127.0.0.1:{port}"))
+        .env("EPICS_PVA_ADDR_LIST", format!("127.0.0.1:{port}"))
+        .env("EPICS_PVA_AUTO_ADDR_LIST", "NO")
+        .env("EPICS_PVA_BROADCAST_PORT", free_port().to_string())
         .env("TZ", "UTC")
         .stdin(Stdio::null());
     command
@@ -117,10 +119,12 @@ impl Lines {
 
 /// The UDP port for searches in a ready line.
 pub fn search_port(ready: &str) -> u16 {
-    match ready.rsplit_once("searches on UDP ") {
-        Some((_, port)) => port.trim_end_matches(')').parse().unwrap(),
-        None => ready.split([':', ' ']).filter_map(|word| word.parse().ok()).next_back().unwrap(),
-    }
+    let (circuits, details) = ready.split_once(" (CA").unwrap();
+    let port = match details.split_once("searches on UDP ") {
+        Some((_, searches)) => searches.split([',', ')']).next(),
+        None => circuits.split(':').next_back(),
+    };
+    port.unwrap().parse().unwrap()
 }
 
 /// A running `fodo ioc`, killed when dropped.

@@ -2,6 +2,8 @@
 //!
 //! Source: synApps calc, the documentation of the aCalcout record, and the behaviour of aCalcPerform for each operator.
 
+use std::sync::Arc;
+
 use super::fit::{Quadratic, derivative};
 use super::run::{index, random, random_normal, truth};
 use super::{ArrayFunction, ArrayPair, Binary, CompiledExpression, Edit, Join, Many, NO_ARG, Op, Pick, Unary};
@@ -32,7 +34,7 @@ pub(crate) struct ArrayInputs<'a> {
     /// A, B...
     pub(crate) args: &'a mut [f64],
     /// AA, BB...
-    pub(crate) arrays: &'a mut [Vec<f64>],
+    pub(crate) arrays: &'a mut [Arc<Vec<f64>>],
     /// A bit for each array that was assigned; AA is the lowest.
     pub(crate) assigned: u32,
     /// VAL
@@ -166,7 +168,7 @@ impl ArrayInputs<'_> {
     }
 
     fn fetch(&self, index: usize) -> Item {
-        Item::Array(sized(self.arrays.get(index).map_or(&[], Vec::as_slice), self.n))
+        Item::Array(sized(self.arrays.get(index).map_or(&[][..], |array| array.as_slice()), self.n))
     }
 
     /// Assigns the top of the stack to an argument; ignored if the argument does not exist.
@@ -180,7 +182,7 @@ impl ArrayInputs<'_> {
         };
         let Some(place) = place else { return Some(()) };
         if is_array && let Some(array) = self.arrays.get_mut(place) {
-            *array = (0..self.n).map(|index| value.at(index)).collect();
+            *array = Arc::new((0..self.n).map(|index| value.at(index)).collect());
             self.assigned |= 1 << place;
         }
         if !is_array && let Some(arg) = self.args.get_mut(place) {
@@ -467,13 +469,13 @@ mod tests {
     fn run(expression: &str) -> Option<(Item, Vec<f64>, Vec<Vec<f64>>)> {
         let mut args: Vec<f64> = (1..=12).map(f64::from).collect();
         let rows: [&[f64]; 4] = [&[1.0, 2.0, 4.0, 8.0, 4.0, 2.0, 1.0], &[3.0, 1.0, -1.0, -2.0], &[0.0; N], &[1.0; N]];
-        let mut arrays: Vec<Vec<f64>> = rows.iter().map(|row| row.to_vec()).collect();
+        let mut arrays: Vec<Arc<Vec<f64>>> = rows.iter().map(|row| Arc::new(row.to_vec())).collect();
         let program = CompiledExpression::compile_array(expression).map_err(|error| (expression, error)).ok()?;
         let array: Vec<f64> = vec![5.0; N];
         let mut inputs =
             ArrayInputs { args: &mut args, arrays: &mut arrays, assigned: 0, value: 100.0, array: &array, n: N };
         let result = program.run_array(&mut inputs)?;
-        Some((result, args, arrays))
+        Some((result, args, arrays.iter().map(|array| array.to_vec()).collect()))
     }
 
     fn array(expression: &str) -> Vec<f64> {
@@ -497,6 +499,8 @@ mod tests {
         assert_eq!(array("AA>3"), [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
         assert_eq!(array("-IX"), [0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
         assert_eq!(array("MAX(AA,3,BB)"), [3.0, 3.0, 4.0, 8.0, 4.0, 3.0, 3.0]);
+        assert_eq!(array("MIN(AA,3,BB)"), [1.0, 1.0, -1.0, -2.0, 0.0, 0.0, 0.0]);
+        assert_eq!(array("MIN(3,AA)"), [1.0, 2.0, 3.0, 3.0, 3.0, 2.0, 1.0]);
         assert_eq!(array("AA<?3"), [1.0, 2.0, 3.0, 3.0, 3.0, 2.0, 1.0]);
         assert_eq!(array("IX^2")[6], 36.0);
         assert_eq!(array("ARR(A)"), [1.0; N]);
@@ -585,5 +589,25 @@ mod tests {
         assert_eq!([number("IXMAX(3)"), number("IXMIN(3)"), number("STD(3)"), number("FWHM(3)")], [0.0; 4]);
         assert_eq!([number("SUM(3)"), number("AMAX(3)")], [3.0; 2]);
         assert_eq!([number("NINT(1.5)"), number("NINT(-1.5)"), number("NINT(1.4)")], [2.0, -2.0, 1.0]);
+    }
+
+    #[test]
+    fn an_array_shifted_right_by_a_fraction_continues_the_slope_at_its_start() {
+        assert_eq!(array("IX>>0.25"), [-0.1875, 0.75, 1.75, 2.75, 3.75, 4.75, 5.75]);
+        assert_eq!(array("IX>>1.75"), [0.0, 0.0, 0.25, 1.25, 2.25, 3.25, 4.1875]);
+    }
+
+    #[test]
+    fn the_width_at_half_maximum_ends_where_the_elements_are_below_half() {
+        assert_eq!(number("FWHM((IX=3)*2+(IX>3)*(IX<6))"), 2.5);
+        assert_eq!(number("FWHM((IX=3)*2+(IX<3)*(IX>0))"), 2.5);
+        assert_eq!([number("FWHM(IX)"), number("FWHM(6-IX)")], [3.0, 3.0]);
+    }
+
+    #[test]
+    fn numbers_and_arrays_are_joined_up_to_the_size_of_an_array() {
+        assert_eq!(number("CAT(3,4)"), 3.0);
+        assert_eq!(array("CAT(3,BB[0,1])"), [3.0; N].map(|number| number));
+        assert_eq!(array("CAT(AA,BB)"), array("AA"));
     }
 }

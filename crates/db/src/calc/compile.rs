@@ -574,4 +574,38 @@ mod tests {
         assert!(CompiledExpression::compile(&"(".repeat(10_000)).is_err());
         assert!(CompiledExpression::compile(&"-".repeat(10_000)).is_err());
     }
+
+    #[test]
+    fn equal_numbers_are_neither_less_nor_greater_and_zero_has_no_bits() {
+        assert_eq!(["A<A", "A<=A", "A>A", "A>=A", "A=A", "A#A"].map(run), [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(["0|0", "0&7", "~0", "-1|0", "0>>1", "NINT(0)"].map(run), [0.0, 0.0, -1.0, -1.0, 0.0, 0.0]);
+        assert_eq!(
+            ["4294967295|0", "4294967296|1", "-2147483648|0", "-2147483649|0"].map(run),
+            [-1.0, 1.0, -2_147_483_648.0, -2_147_483_648.0]
+        );
+    }
+
+    #[test]
+    fn an_expression_may_need_eighty_values_on_the_stack_and_not_one_more() {
+        let most = |n: usize| format!("MAX({})", vec!["1"; n].join(","));
+        for (expression, is_accepted) in [
+            (most(80), true),
+            (most(81), false),
+            (format!("MAX(1,2)+{}", most(79)), true),
+            (format!("MAX(1,2)+{}", most(80)), false),
+            (format!("(A?1:2)+{}", most(79)), true),
+            (format!("(A?1:2)+{}", most(80)), false),
+        ] {
+            assert_eq!(CompiledExpression::compile(&expression).is_ok(), is_accepted, "{expression}");
+        }
+    }
+
+    #[test]
+    fn an_expression_of_too_many_operations_is_rejected() {
+        let sum = |n: usize| CompiledExpression::compile(&vec!["1"; n].join("+")).map_err(|error| error.reason);
+
+        // A number, and two operations for each further one.
+        assert!(sum(32_768).is_ok());
+        assert_eq!(sum(32_769).err(), Some("the expression is too long"));
+    }
 }

@@ -489,10 +489,28 @@ mod tests {
     }
 
     #[test]
+    fn numbers_at_the_limit_of_closeness_are_neither_equal_nor_different() {
+        let operators = ["<", "<=", ">", ">=", "==", "!="];
+
+        let above = operators.map(|operator| number(&format!("1e-11{operator}0")));
+        let below = operators.map(|operator| number(&format!("0{operator}1e-11")));
+
+        assert_eq!(above, [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(below, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
     fn bits_and_extremes_of_numbers_are_computed_in_a_string_expression() {
         assert_eq!([number("6&3"), number("6|3"), number("6 XOR 3"), number("~5")], [2.0, 7.0, 5.0, -6.0]);
         assert_eq!([number("7%4"), number("A/4"), number("D-|A")], [3.0, 0.25, 3.0]);
         assert_eq!([number("A<?B"), number("B<?A"), number("A>?B"), number("B>?A")], [1.0, 1.0, 2.0, 2.0]);
         assert!(run("1/0").is_none() && run("7%0").is_none() && run("SQRT(-1)").is_none());
+    }
+
+    #[test]
+    fn the_root_of_zero_exists_and_the_logarithm_of_zero_is_infinite() {
+        assert_eq!([number("SQRT(0)"), number("SQRT(4)"), number("LN(1)"), number("LOG(100)")], [0.0, 2.0, 0.0, 2.0]);
+        assert_eq!([number("LN(0)"), number("LOG(0)")], [f64::NEG_INFINITY; 2]);
+        assert!(run("LN(-1)").is_none() && run("LOG(-1)").is_none());
     }
 }

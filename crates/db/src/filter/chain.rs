@@ -6,7 +6,7 @@ use super::{Filter, FilterContext, SyncMode, TimeFormat, time};
 use crate::reference::FieldFacts;
 use crate::state::DbState;
 
-const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+const CHANGED: EventMask = EventMask::VALUE.with(EventMask::LOG);
 
 /// The filters of one channel, with their state.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +198,7 @@ fn cut_max(start: i32, step: i32, end: i32, length_max: usize) -> usize {
 
 fn slice(array: &Array, start: i32, step: i32, end: i32) -> Array {
     let (start, n) = cut(start, step, end, array.len());
-    array.strided(start, step.unsigned_abs().max(1) as usize, n)
+    array.strided(start, step.unsigned_abs() as usize, n)
 }
 
 #[cfg(test)]
@@ -318,6 +318,11 @@ mod tests {
         assert_eq!(cut("[-3:-1]", &[0, 1, 2, 3, 4, 5]), (3, vec![3, 4, 5]));
         assert_eq!(cut("[1:2:-1]", &[0, 1, 2, 3, 4, 5]), (5, vec![1, 3, 5]));
         assert_eq!(cut("[4]", &[0, 1]), (1, vec![]));
+        assert_eq!(cut("[0:1]", &[0, 1, 2]), (2, vec![0, 1]));
+        assert_eq!(cut("[0:0]", &[0, 1, 2]), (1, vec![0]));
+        assert_eq!(cut("[-3:0]", &[0, 1, 2]), (1, vec![0]));
+        assert_eq!(cut("[-9:9]", &[0, 1, 2]), (9, vec![0, 1, 2]));
+        assert_eq!(cut("[2:2]", &[0, 1, 2]), (1, vec![2]));
         assert_eq!(cut("[5:2]", &[0, 1, 2, 3, 4, 5]), (0, vec![]));
         assert_eq!(cut("[-4:2]", &[0, 1, 2, 3]), (3, vec![0, 1, 2]));
         assert_eq!(cut("[2:6]{arr:{s:-2}}", &[0, 1, 2, 3, 4]), (2, vec![3, 4]));
@@ -335,5 +340,62 @@ mod tests {
         assert_eq!((facts.kind, facts.count_max), (Kind::F64, 1));
         assert_eq!((read.value, read.time), (Value::from(1_700_000_000.25), time));
         assert_eq!((stamped.value, stamped.time), (Value::from(1.0), moment().now));
+    }
+
+    #[test]
+    fn property_updates_pass_the_filters_of_states_and_tags_and_texts_and_arrays_pass_a_deadband() {
+        let states = States::default();
+        states.create("off");
+        let (mut sync, _) = chain_of("{sync:{m:'while',s:'off'}}", &states, Kind::F64, 1);
+        let mut tag = scalar_chain("{utag:{M:1,V:1}}");
+        let mut deadband = scalar_chain("{dbnd:{abs:5}}");
+        assert_eq!(values(&mut tag, &[0.0]), [0.0], "the first update");
+
+        assert_eq!(passed(&mut sync, &[(VALUE, 1.0), (PROPERTY, 2.0)]), [(PROPERTY, 2.0)]);
+        assert_eq!(passed(&mut tag, &[(VALUE, 1.0), (PROPERTY, 2.0)]), [(PROPERTY, 2.0)]);
+        for value in [Value::from("text"), Value::from(vec![1.0, 2.0])] {
+            for _ in 0..2 {
+                assert!(deadband.update(VALUE, Reading::bare(value.clone()), &moment()).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn infinite_values_change_only_if_the_sign_or_the_kind_changes() {
+        use std::f64::consts::PI;
+        const INFINITE: f64 = f64::INFINITY;
+        for (last, value, expected) in [
+            (INFINITE, INFINITE, 0.0),
+            (-INFINITE, INFINITE, INFINITE),
+            (INFINITE, PI, INFINITE),
+            (PI, f64::NAN, INFINITE),
+            (f64::NAN, f64::NAN, 0.0),
+            (f64::NAN, INFINITE, INFINITE),
+            (1.0, -2.5, 3.5),
+        ] {
+            assert_eq!(distance(last, value), expected, "{last} {value}");
+        }
+    }
+
+    #[test]
+    fn each_format_of_a_time_stamp_has_its_kind_and_count() {
+        let facts = |text: &str| {
+            let (_, facts) = chain_of(text, &States::default(), Kind::I32, 10);
+            (facts.kind, facts.count_max)
+        };
+
+        assert_eq!(facts("{ts:{num:'sec'}}"), (Kind::U32, 1));
+        assert_eq!(facts("{ts:{num:'nsec'}}"), (Kind::U32, 1));
+        assert_eq!(facts("{ts:{num:'ts'}}"), (Kind::U32, 2));
+        assert_eq!(facts("{ts:{str:'iso'}}"), (Kind::Text, 1));
+        assert_eq!(facts("{ts:{}}"), (Kind::I32, 10));
+    }
+
+    #[test]
+    fn a_slice_of_a_scalar_field_has_no_effect() {
+        let (chain, facts) = chain_of("[1:2]", &States::default(), Kind::I32, 1);
+
+        assert_eq!((facts.count_max, chain.value_filters.len()), (1, 0));
+        assert_eq!(chain.read(Reading::bare(Value::from(7)), &moment()).value, Value::from(7));
     }
 }

@@ -364,4 +364,11 @@ mod tests {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn a_utag_filter_without_arguments_compares_all_bits_with_zero() {
+        assert_eq!(one("{utag:{}}"), Filter::Tag { mask: -1, value: 0 });
+        assert_eq!(one("{utag:{V:2}}"), Filter::Tag { mask: -1, value: 2 });
+        assert_eq!(one("{utag:{M:3}}"), Filter::Tag { mask: 3, value: 0 });
+    }
 }

@@ -85,7 +85,8 @@ pub(crate) fn parse(json: &Json, is_output: bool) -> Result<JsonLinkOrConstant, 
             .ok_or_else(|| "const takes only numbers or only texts".into()),
         "state" => state(value).map(JsonLinkOrConstant::Link).ok_or_else(|| "state must be the name of a state".into()),
         "calc" => calc(value, is_output).map(|calc| JsonLinkOrConstant::Link(JsonLink::Calc(Box::new(calc)))),
-        _ => Err(format!("unknown JSON link \"{name}\"; known are const, state and calc")),
+        "pva" => Err("a pva link cannot be part of a calc link".into()),
+        _ => Err(format!("unknown JSON link \"{name}\"; known are const, state, calc and pva")),
     }
 }
 
@@ -345,7 +346,8 @@ mod tests {
     fn an_invalid_json_link_is_reported() {
         let error = |text: &str, is_output| parse(&read(text).unwrap(), is_output).unwrap_err();
 
-        assert_eq!(error("{pva:'x'}", false), "unknown JSON link \"pva\"; known are const, state and calc");
+        assert_eq!(error("{db:'x'}", false), "unknown JSON link \"db\"; known are const, state, calc and pva");
+        assert_eq!(error("{calc:{expr:'A',args:{pva:'x'}}}", false), "a pva link cannot be part of a calc link");
         assert_eq!(error("{const:[1,'a']}", false), "const takes only numbers or only texts");
         assert_eq!(error("{calc:{expr:'A+'}}", false), "expr: a value is missing at character 3");
         assert_eq!(error("{calc:{args:[1]}}", false), "calc needs expr");

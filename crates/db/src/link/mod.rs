@@ -3,15 +3,18 @@
 pub(crate) mod external;
 pub(crate) mod inherit;
 pub(crate) mod json_link;
+pub(crate) mod pva_link;
 
 use std::sync::Arc;
 
 use fodo_data::{Scalar, Text};
 
+use crate::external_pv::PvaLink;
 use crate::filter::FilterChain;
 use crate::json;
 use crate::link::external::ExternalPv;
 use crate::link::json_link::{JsonLink, JsonLinkOrConstant};
+use crate::link::pva_link::ParsedPvaLink;
 use crate::reference::FieldFacts;
 
 /// A link that could not be read or written.
@@ -48,7 +51,9 @@ pub(crate) enum LinkExtra {
     Filtered { chain: FilterChain, facts: FieldFacts },
     /// A JSON link without a target field.
     Json(JsonLink),
-    /// The target is a PV that is not in this database.
+    /// A link over pvAccess, before it is joined.
+    Pva(Arc<PvaLink>),
+    /// The target is a PV that is not in this database, or any PV over pvAccess.
     External(ExternalPv),
 }
 
@@ -160,14 +165,36 @@ pub(crate) enum ParsedLink {
         name: String,
         modifiers: Modifiers,
     },
-    /// `{...}` that is not a constant.
+    /// `{...}` that is neither a constant nor a link over pvAccess.
     Json(JsonLink),
+    /// `{pva:...}`
+    Pva(ParsedPvaLink),
     /// JSON that is not a valid link, and why.
-    Invalid(String),
+    Invalid(LinkFault),
     /// `@...`: an address for a device support.
     Address,
     /// `#...`: a hardware address, which no device support here accepts.
     HardwareAddress,
+}
+
+/// Why a JSON link is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkFault {
+    pub(crate) message: String,
+    /// In bytes from the start of the text.
+    pub(crate) at: usize,
+}
+
+impl From<String> for LinkFault {
+    fn from(message: String) -> LinkFault {
+        LinkFault { message, at: 0 }
+    }
+}
+
+impl From<&str> for LinkFault {
+    fn from(message: &str) -> LinkFault {
+        message.to_owned().into()
+    }
 }
 
 impl Link {
@@ -230,6 +257,12 @@ impl Link {
                 text: canonical(name, *modifiers, link_kind).into(),
                 modifiers: *modifiers,
                 name: name.as_str().into(),
+                ..plain
+            },
+            ParsedLink::Pva(ParsedPvaLink { link, modifiers, .. }) => LinkBody {
+                name: link.pv.clone(),
+                modifiers: *modifiers,
+                extra: Some(Arc::new(LinkExtra::Pva(link.clone()))),
                 ..plain
             },
             ParsedLink::Json(link) => LinkBody { extra: Some(Arc::new(LinkExtra::Json(link.clone()))), ..plain },
@@ -376,10 +409,16 @@ fn number(text: &str) -> Option<Scalar> {
 }
 
 /// A list of constants, or a JSON link.
-fn parse_json(text: &str, link_kind: LinkKind) -> Result<ParsedLink, String> {
-    let json = json::read(text).map_err(|error| format!("{} at character {}", error.what, error.at + 1))?;
+fn parse_json(text: &str, link_kind: LinkKind) -> Result<ParsedLink, LinkFault> {
+    let json = json::read(text).map_err(|error| LinkFault {
+        message: format!("{} at character {}", error.what, error.at + 1),
+        at: error.at,
+    })?;
+    if let Some(pva) = pva_link::member(&json) {
+        return pva_link::parse(pva, link_kind).map(ParsedLink::Pva);
+    }
     if link_kind == LinkKind::Forward {
-        return Err("a forward link cannot be JSON; it needs the name of a record".into());
+        return Err("a forward link needs the name of a record, or {pva:\"name\"}".into());
     }
     if text.starts_with('[') {
         let constant = json_link::constant(&json).ok_or("a constant list must contain only numbers or only texts")?;

@@ -251,6 +251,20 @@ mod tests {
     }
 
     #[test]
+    fn the_first_hundred_errors_are_kept_and_all_omissions_are_counted() {
+        let error = |line| LoadError { line, ..LoadError::default() };
+        let (mut errors, mut more) = (Errors::default(), Errors::default());
+        (0..LOAD_ERRORS_MAX - 1).for_each(|line| errors.add(error(line)));
+        (500..503).for_each(|line| more.add_omission(error(line)));
+
+        errors.extend(more);
+        errors.add(error(504));
+
+        let last: Vec<usize> = errors.list.iter().map(|error| error.line).skip(LOAD_ERRORS_MAX - 2).collect();
+        assert_eq!((last, errors.omitted.n_others), (vec![LOAD_ERRORS_MAX - 2, 500], 3));
+    }
+
+    #[test]
     fn suggestions_tolerate_small_typos_but_not_different_words() {
         assert_eq!(closest_match("VLA", ["VAL", "EGU"].into_iter()), Some("VAL"));
         assert_eq!(closest_match("XYZZY", ["VAL", "EGU"].into_iter()), None);
@@ -284,5 +298,10 @@ mod tests {
 
         assert_eq!(first, "; did you mean \"plant:record:7\"?");
         assert_eq!((last.as_str(), suggestions.n_left.get()), ("", 0));
+    }
+
+    #[test]
+    fn an_error_of_a_file_shows_its_name_and_the_message() {
+        assert_eq!(LoadError::of_file("a.db", "it cannot be read".into()).to_string(), "a.db: it cannot be read");
     }
 }

@@ -124,5 +124,5 @@ pub(super) fn disable_processing(common: &mut Common, message: &Text) {
     common.status = Status::UDF.0;
     common.severity = INVALID;
     let message = message.to_str();
-    common.message = message.get(..message.floor_char_boundary(STRING_BYTES_MAX)).unwrap_or_default().into();
+    common.set_message(message.get(..message.floor_char_boundary(STRING_BYTES_MAX)).unwrap_or_default().into());
 }

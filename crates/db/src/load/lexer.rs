@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::json::JsonScanner;
 use crate::limit::{JSON_DEPTH_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{LoadError, column, shown_line};
 use crate::load::macros::{LineSource, Macros};
@@ -58,6 +59,9 @@ pub(crate) struct Lexer<'a> {
     pub(crate) errors: Vec<LoadError>,
     /// Lines with errors in macros.
     flawed: HashSet<usize>,
+    /// Where the parts of the last JSON value are: offsets in its text, each with the place from which the text is
+    /// contiguous.
+    json_parts: Vec<(usize, SourcePlace)>,
 }
 
 impl<'a> Lexer<'a> {
@@ -74,6 +78,7 @@ impl<'a> Lexer<'a> {
             offset: 0,
             errors: Vec::new(),
             flawed: HashSet::new(),
+            json_parts: Vec::new(),
         };
         lexer.read_line();
         lexer
@@ -88,6 +93,13 @@ impl<'a> Lexer<'a> {
         self.error_at(place.line, byte, message.into())
     }
 
+    /// The place of a byte of the last value, which begins at `start`; the first byte is the opening quote. A JSON value
+    /// without quotes may span lines.
+    pub(crate) fn place_in_value(&self, start: SourcePlace, byte: usize) -> SourcePlace {
+        let is_json = self.json_parts.first().is_some_and(|(_, first)| *first == start);
+        if is_json { self.place_in_json(byte.saturating_sub(1)) } else { start.offset_by(byte) }
+    }
+
     /// Makes an error at a byte of the line before macro expansion.
     fn error_at(&self, line: usize, byte: usize, message: String) -> LoadError {
         let source = self.lines.get(line).copied().unwrap_or_default();
@@ -99,6 +111,13 @@ impl<'a> Lexer<'a> {
             source: shown_line(source),
             from: Vec::new(),
         }
+    }
+
+    /// The place of a byte of the last JSON value.
+    pub(crate) fn place_in_json(&self, offset: usize) -> SourcePlace {
+        let index = self.json_parts.partition_point(|(start, _)| *start <= offset);
+        let part = index.checked_sub(1).and_then(|index| self.json_parts.get(index));
+        part.map_or_else(SourcePlace::default, |(start, place)| place.offset_by(offset - start))
     }
 
     /// Whether a line, counted from 1, has errors in macros.
@@ -197,45 +216,42 @@ impl<'a> Lexer<'a> {
         Err(self.error(place, "the closing '\"' is missing on this line"))
     }
 
-    /// Reads a JSON value up to its closing bracket. As in Base, blanks outside its texts are removed.
+    /// Reads a JSON value up to its closing bracket. As in Base, blanks and comments outside its texts are removed.
     fn json(&mut self, place: SourcePlace) -> Result<String, LoadError> {
         let mut out = String::new();
-        let mut open = Vec::new();
-        let (mut quote, mut is_escaped) = (None, false);
+        let mut scanner = JsonScanner::default();
+        let mut is_contiguous = false;
+        self.json_parts.clear();
         loop {
             let Some(character) = self.rest().chars().next() else {
                 if !self.read_line_after() {
                     return Err(self.error(place, "this value is not closed"));
                 }
+                is_contiguous = false;
                 continue;
             };
-            self.offset += character.len_utf8();
-            if quote.is_none() && character.is_whitespace() {
+            if !scanner.is_in_text() && character == '#' {
+                self.offset = self.text.len();
                 continue;
             }
-            out.push(character);
-            match (character, quote) {
-                _ if is_escaped => is_escaped = false,
-                ('\\', Some(_)) => is_escaped = true,
-                (character, Some(open)) if character == open => quote = None,
-                (_, Some(_)) => {}
-                ('"' | '\'', None) => quote = Some(character),
-                ('{' | '[', None) => open.push(character),
-                ('}' | ']', None) => {
-                    let (opening, missing) = if character == '}' { ('{', ']') } else { ('[', '}') };
-                    if open.pop() != Some(opening) {
-                        let message =
-                            format!("'{character}' does not close this value; '{missing}' is missing before it");
-                        return Err(self.error(place, message));
-                    }
-                    if open.is_empty() {
-                        return Ok(out);
-                    }
-                }
-                _ => {}
+            if !scanner.is_in_text() && character.is_whitespace() {
+                self.offset += character.len_utf8();
+                is_contiguous = false;
+                continue;
             }
-            if open.len() > JSON_DEPTH_MAX {
-                return Err(self.error(place, "brackets are nested too deeply"));
+            if !std::mem::replace(&mut is_contiguous, true) {
+                self.json_parts.push((out.len(), self.place()));
+            }
+            self.offset += character.len_utf8();
+            out.push(character);
+            if let Err(missing) = scanner.take(character) {
+                let message = format!("'{character}' does not close this value; '{missing}' is missing before it");
+                return Err(self.error(place, message));
+            }
+            match scanner.depth() {
+                0 => return Ok(out),
+                depth if depth > JSON_DEPTH_MAX => return Err(self.error(place, "brackets are nested too deeply")),
+                _ => {}
             }
         }
     }
@@ -331,4 +347,24 @@ pub fn unescaped(text: &str) -> Vec<u8> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_c_are_replaced_by_their_bytes() {
+        for (text, bytes) in [
+            ("a\\nb", &b"a\nb"[..]),
+            ("\\a\\b\\f\\r\\t\\v", b"\x07\x08\x0c\r\t\x0b"),
+            ("\\\\\\\"\\q\\", b"\\\"q\\"),
+            ("\\x41\\x4aG\\xfFg", b"A\x4aG\xffg"),
+            ("\\x12345\\xg", b"\x45\0g"),
+            ("\\101\\7\\778\\1234\\0", b"A\x07\x3f8S4\0"),
+            ("\u{e9}", "\u{e9}".as_bytes()),
+        ] {
+            assert_eq!(unescaped(text), bytes, "{text}");
+        }
+    }
 }

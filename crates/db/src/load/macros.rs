@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::LoadError;
+use super::error::Errors;
 use crate::limit::{LINE_BYTES_MAX, LOAD_ERRORS_MAX, MACRO_DEPTH_MAX, MACRO_REFERENCES_MAX};
 
 /// Definitions of macros: for a database, a template, or a line of a shell. Names, quotes, escapes and references are
@@ -46,6 +48,15 @@ pub struct MacroError {
 }
 
 impl Macros {
+    /// The macros of a list for a file; reports invalid definitions.
+    pub(super) fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
+        let mut macros = Macros::default();
+        if let Err(message) = macros.add(list) {
+            errors.add_omission(LoadError::of_file(file, message));
+        }
+        macros
+    }
+
     /// Parses `"P=X:,R=1"`. Blanks around names and values are ignored; quotes and `\` protect.
     pub fn parse(list: &str) -> Result<Macros, String> {
         let mut macros = Macros::default();
@@ -405,9 +416,9 @@ fn closing(text: &str, start: usize) -> char {
 fn definitions(list: &str) -> Vec<(String, Option<&str>)> {
     let parts = split(list, ',').into_iter().filter(|part| !part.trim().is_empty());
     parts
-        .map(|part| match split(part, '=').first() {
-            Some(name) if name.len() < part.len() => (unquoted(name.trim()), part.get(name.len() + 1..).map(str::trim)),
-            _ => (unquoted(part.trim()), None),
+        .map(|part| {
+            let name = split(part, '=').first().copied().unwrap_or(part);
+            (unquoted(name.trim()), part.get(name.len() + 1..).map(str::trim))
         })
         .collect()
 }
@@ -516,5 +527,40 @@ mod tests {
         let values = ["A", "B", "C", "D"].map(|name| macros.value(name).unwrap_or("none"));
         assert_eq!(values, [r"a\,b", "'x,y'", r#"\"q"#, r#""p=q""#]);
         assert_eq!((macros.value("E"), macros.names()), (None, vec!["A", "B", "C", "D"]));
+    }
+
+    #[test]
+    fn references_may_be_nested_up_to_the_limit_and_deeper_ones_are_errors() {
+        let nested = |n: usize| format!("{}x{}", "$(A=".repeat(n), ")".repeat(n));
+        let n_max = (1..100).take_while(|n| expand("", &nested(*n)).is_ok()).last();
+
+        // The outermost reference is at depth 0.
+        assert_eq!(n_max, Some(MACRO_DEPTH_MAX + 1));
+    }
+
+    #[test]
+    fn references_nested_thousands_of_times_in_any_part_end_in_an_error_or_a_text() {
+        for macros in ["", "A=1"] {
+            for part in ["$(A=", "$(A,", "$(A,B=", "\"$(A=", "$($("] {
+                for end in ["", ")"] {
+                    let line = part.repeat(5_000) + &end.repeat(5_000);
+                    // Either is right; the stack must not overflow.
+                    let is_bounded = match expand(macros, &line) {
+                        Ok(text) => text.len() <= line.len(),
+                        Err(message) => message.len() <= line.len() + 100,
+                    };
+                    assert!(is_bounded, "{part} {end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_errors_of_a_line_are_limited() {
+        let line = "$(A ".repeat(2 * LOAD_ERRORS_MAX);
+
+        let expanded = Macros::default().expand(&line, LineSource::Database);
+
+        assert_eq!(expanded.errors.len(), LOAD_ERRORS_MAX);
     }
 }

@@ -1,7 +1,9 @@
 //! Loading `.db` files: tokens, macros, statements, and the resulting records.
 
+mod define;
 mod describe;
 pub(crate) mod error;
+mod groups;
 mod invalid_links;
 pub(crate) mod lexer;
 mod macros;
@@ -18,11 +20,15 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use fodo_data::Text;
+use fodo_data::{Text, Value};
 use fodo_lock::Mutex;
 
+pub use define::RecordDefinition;
+use define::fitting_values;
 use error::{Errors, Suggestions};
 pub use error::{LoadError, Omitted, closest_match};
+use groups::GroupParts;
+pub use groups::{GroupDefinition, GroupDefinitions, MemberDefinition, MemberMapping, MemberPath, PathStep};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
 pub use msi::{TemplateStatement, template_sets};
@@ -61,6 +67,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: NameMap<u32>,
     infos: Vec<Info>,
+    groups: GroupParts,
     routines: Routines,
     /// Records that a later file deleted; [`Loader::finish`] removes them.
     deleted: HashSet<u32>,
@@ -89,6 +96,10 @@ pub struct Loader {
     omitted_records: HashSet<String>,
     /// Records that must not process, with the text for AMSG.
     disabled: HashMap<u32, Text>,
+    /// Whether records can have DTYP Program.
+    has_program: bool,
+    /// Values of VAL that no file can contain.
+    initial_values: Vec<(u32, Value)>,
 }
 
 impl fmt::Debug for Loader {
@@ -123,7 +134,7 @@ impl Loader {
         is_description: bool,
     ) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
-        let macros = defined(file, macros, &mut errors);
+        let macros = Macros::defined(file, macros, &mut errors);
         let mut load = FileLoad { is_description, ..FileLoad::new(self) };
         parse::file(&mut load, file, &macros, open, &mut errors);
         let changes = load.changes;
@@ -134,7 +145,7 @@ impl Loader {
     /// in [`Loader::load`].
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
-        let macros = defined(file, macros, &mut errors);
+        let macros = Macros::defined(file, macros, &mut errors);
         let (instances, wrong) = instances(file, &macros, open);
         wrong.into_iter().for_each(|error| errors.add_omission(error));
         // Hundreds of instances share a few files, so each file is read once.
@@ -146,6 +157,7 @@ impl Loader {
         let mut load = FileLoad::new(self);
         for instance in &instances {
             let mut found = Errors::default();
+            load.instance = Some(instance.place.clone());
             let (n_placed, n_remarks) = (load.changes.placed.len(), load.changes.warnings.len());
             parse::file(&mut load, &instance.file, &instance.macros, &mut open, &mut found);
             let placed = load.changes.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
@@ -181,7 +193,7 @@ impl Loader {
         self.records_once_only = once;
     }
 
-    /// Sets the places that load the next files, innermost first. Errors and warnings show them.
+    /// Sets the places that load the next files, innermost first. Warnings and invalid links show them.
     pub fn set_include_trace(&mut self, places: Vec<String>) {
         self.include_trace = places;
     }
@@ -190,7 +202,8 @@ impl Loader {
     fn take(&mut self, changes: FileChanges, errors: Errors) -> Result<(), Vec<LoadError>> {
         let FileChanges { added, names, changed, index, infos, tables, deleted, devices, omitted_records, .. } =
             changes;
-        let FileChanges { mut placed, mut warnings, scan_menu, uses_scan_menu, .. } = changes;
+        let FileChanges { mut placed, mut warnings, scan_menu, uses_scan_menu, groups, .. } = changes;
+        self.groups.extend(groups);
         self.omitted += errors.omitted;
         self.omitted_records.extend(omitted_records);
         self.tables.extend(tables);
@@ -250,6 +263,10 @@ impl Loader {
         self.infos = std::mem::take(&mut self.infos)
             .into_iter()
             .filter_map(|(record, name, value)| Some((place(record)?, name, value)))
+            .collect();
+        self.initial_values = std::mem::take(&mut self.initial_values)
+            .into_iter()
+            .filter_map(|(record, value)| Some((place(record)?, value)))
             .collect();
         self.disabled = std::mem::take(&mut self.disabled)
             .into_iter()
@@ -327,6 +344,12 @@ impl Loader {
         self.routines.add_array(name, Arc::new(routine));
     }
 
+    /// Allows records to have DTYP Program: a program that embeds the database sets and takes their values, as
+    /// [`crate::Database::set_by_program`] and [`crate::Database::take_outputs`] show. Must precede the files.
+    pub fn enable_program(&mut self) {
+        self.has_program = true;
+    }
+
     /// Sets the access to environment variables and the time zone. The default is no variables, and UTC.
     pub fn set_site(&mut self, site: Arc<dyn Site>) {
         self.site = Some(site);
@@ -338,7 +361,7 @@ impl Loader {
     }
 
     /// Resolves the links and initialises the records. Returns them and the info items, sorted by record.
-    pub(crate) fn into_core(mut self) -> Result<(Core, Vec<Info>), Vec<LoadError>> {
+    pub(crate) fn into_core(mut self) -> Result<LoadedCore, Vec<LoadError>> {
         let invalid_links = self.invalid_links();
         if !invalid_links.is_empty() {
             return Err(invalid_links);
@@ -357,12 +380,15 @@ impl Loader {
             devices,
             disabled,
             scan_menu,
+            has_program,
+            initial_values,
             ..
         } = self;
         let routines = Arc::new(routines);
         let site = site.unwrap_or_else(|| Arc::new(DefaultSite));
         let pending_reports = Mutex::default();
-        let core = Core { records, index, names, tables, site, states, devices, pending_reports, scan_menu };
+        let core =
+            Core { records, index, names, tables, site, states, devices, pending_reports, scan_menu, has_program };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -380,8 +406,18 @@ impl Loader {
             core.with(record, |body| invalid_links::disable_processing(body.common(), &message));
         }
         infos.sort_by_key(|(record, ..)| *record);
-        Ok((core, infos))
+        let initial_values = fitting_values(&core, initial_values)?;
+        Ok(LoadedCore { core, infos, initial_values })
     }
+}
+
+/// The records and what belongs to them.
+pub(crate) struct LoadedCore {
+    pub(crate) core: Core,
+    /// Sorted by record number.
+    pub(crate) infos: Vec<Info>,
+    /// Values of VAL that the start sets, by record number.
+    pub(crate) initial_values: Vec<(u32, Value)>,
 }
 
 /// Resolves the target of each link of a record.
@@ -410,20 +446,13 @@ fn join_links(core: &Core, record: u32) {
     }
 }
 
-/// The macros of a list; reports invalid definitions.
-fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
-    let mut macros = Macros::default();
-    if let Err(message) = macros.add(list) {
-        errors.add_omission(LoadError::of_file(file, message));
-    }
-    macros
-}
-
 /// The additions and changes of a file while it is read.
 pub(crate) struct FileLoad<'a> {
     loader: &'a Loader,
     /// Whether the file is a `.dbd` file.
     is_description: bool,
+    /// The place of the template instance that loads the file.
+    instance: Option<String>,
     changes: FileChanges,
 }
 
@@ -435,6 +464,7 @@ struct FileChanges {
     /// Records by name or alias; `None` for a deleted alias.
     index: NameMap<Option<u32>>,
     infos: Vec<Info>,
+    groups: GroupParts,
     tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,
     devices: Vec<Text>,
@@ -447,7 +477,7 @@ struct FileChanges {
 
 impl<'a> FileLoad<'a> {
     fn new(loader: &'a Loader) -> FileLoad<'a> {
-        FileLoad { loader, is_description: false, changes: FileChanges::default() }
+        FileLoad { loader, is_description: false, instance: None, changes: FileChanges::default() }
     }
 
     /// The record of a name or alias.
@@ -492,12 +522,7 @@ impl<'a> FileLoad<'a> {
     /// Deletes a record; for an alias, only the alias. False: the name is unknown.
     pub(crate) fn delete(&mut self, name: &str) -> bool {
         let Some(record) = self.find(name) else { return false };
-        let n_before = self.loader.names.len();
-        let own = match (record as usize).checked_sub(n_before) {
-            Some(index) => self.changes.names.get(index),
-            None => self.loader.names.get(record as usize),
-        };
-        if own.is_some_and(|own| own.as_bytes() == name.as_bytes()) {
+        if self.name_of(record).as_bytes() == name.as_bytes() {
             self.changes.deleted.insert(record);
         } else {
             self.changes.index.insert(Name(name.into()), None);
@@ -534,6 +559,16 @@ impl<'a> FileLoad<'a> {
 
     pub(crate) fn info(&mut self, record: u32, name: &str, value: Text) {
         self.changes.infos.push((record, name.into(), value));
+    }
+
+    /// The name of a record.
+    fn name_of(&self, record: u32) -> Text {
+        let n_before = self.loader.names.len();
+        let name = match (record as usize).checked_sub(n_before) {
+            Some(index) => self.changes.names.get(index),
+            None => self.loader.names.get(record as usize),
+        };
+        name.cloned().unwrap_or_default()
     }
 
     /// `; did you mean "X"?` with the most similar record name, or nothing.

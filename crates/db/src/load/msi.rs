@@ -302,4 +302,11 @@ mod tests {
         assert_eq!(parsed("file t { }"), refused("'}'"));
         assert_eq!(parsed("file t {"), refused("the end of the file"));
     }
+
+    #[test]
+    fn a_quoted_value_ends_at_a_quote_that_is_not_escaped() {
+        let text = r#"file t { pattern {A, B} { "a\\" "b" } { "a\"" "b" } { "\\\"" "" } }"#;
+
+        assert_eq!(parsed(text).map(|found| found.len()), Ok(3), "{:?}", parsed(text));
+    }
 }

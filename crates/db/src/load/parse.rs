@@ -4,8 +4,9 @@ use fodo_data::Text;
 
 use crate::common::{number, row};
 use crate::field::FieldInfo;
-use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
+use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{Errors, suggestion, too_many_includes};
+use crate::load::groups::GROUP_INFO;
 use crate::load::lexer::{DbToken, Lexer, SourcePlace, unescaped};
 use crate::load::warnings::has_warnings;
 use crate::load::{FileLoad, LoadError, Macros, OpenFile, record_type};
@@ -197,7 +198,7 @@ impl DbParser<'_, '_, '_, '_, '_> {
             self.report_duplicate(&name, name_place);
         }
         let is_new = self.load.find(&name).is_none();
-        let record = match self.target(&kind_name, &name) {
+        let record = match self.load.target(&kind_name, &name) {
             Ok(record) => {
                 if is_new && has_table(&kind_name) && !self.load.simulates() {
                     let message = record_type(&kind_name).err().unwrap_or_default();
@@ -255,37 +256,6 @@ impl DbParser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// The record of a record statement. The flag in the error: the name is invalid, not the type.
-    fn target(&mut self, kind_name: &str, name: &str) -> Result<u32, (bool, String)> {
-        let found = self.load.find(name);
-        if kind_name == "*" {
-            let missing = || format!("there is no record \"{name}\" to add to{}", self.load.name_like(name));
-            return found.ok_or_else(|| (true, missing()));
-        }
-        let kind = match record_type(kind_name) {
-            Err(_) if has_table(kind_name) => None,
-            Err(message) if !self.load.simulates() || !is_type_name(kind_name) => return Err((false, message)),
-            kind => kind.ok(),
-        };
-        if let Some(record) = found {
-            let existing = self.load.cell(record).map_or("", |cell| cell.record_type().name);
-            if existing != kind_name {
-                return Err((
-                    true,
-                    format!(
-                        "record \"{name}\" already exists with type {existing}; a different type needs another name"
-                    ),
-                ));
-            }
-            return Ok(record);
-        }
-        check_name(name).map_err(|message| (true, message))?;
-        Ok(match kind {
-            Some(kind) => self.load.add(kind, name),
-            None => self.load.add_inert(kind_name, name),
-        })
-    }
-
     /// Reports a record whose name exists already.
     fn report_duplicate(&mut self, name: &str, place: SourcePlace) {
         if self.load.records_once_only() {
@@ -311,18 +281,14 @@ impl DbParser<'_, '_, '_, '_, '_> {
             self.errors.omitted.n_fields += 1;
             return Ok(());
         }
-        let Some(kind) = self.load.kind_for(record, &field, &value) else { return Ok(()) };
-        let result = match number(kind.rows, &field) {
-            Some(number) => {
+        let result = match self.load.field_number(record, &field, &value) {
+            None => return Ok(()),
+            Some(Ok(number)) => {
                 self.keep(record, number, &value, (field_place, value_place), seen);
                 let result = self.load.set(record, number, &value);
-                result.map_err(|error| (value_place.offset_by(error.offset), error.message))
+                result.map_err(|error| (self.lexer.place_in_value(value_place, error.offset), error.message))
             }
-            None => {
-                let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
-                let guess = suggestion(&field, names);
-                Err((field_place, format!("no field \"{field}\" in record type {}{guess}", kind.name)))
-            }
+            Some(Err(message)) => Err((field_place, message)),
         };
         if let Err((place, message)) = result {
             self.omit_field(self.lexer.error(place, message));
@@ -353,13 +319,31 @@ impl DbParser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (name, _) = self.text("the name of an info item")?;
         self.mark(',')?;
+        let is_json = matches!(self.lexer.peek_mark(), Some('{'));
         let (value, place) = self.value()?;
         self.mark(')')?;
+        if name == GROUP_INFO {
+            self.groups(record, &value.to_str(), place, is_json);
+        }
         if let Some(record) = record {
             self.check_autosave_fields(record, &name, &value.to_str(), place);
             self.load.info(record, &name, value);
         }
         Ok(())
+    }
+
+    /// Adds the groups that an info item defines. `record`: `None` if it is not loaded.
+    fn groups(&mut self, record: Option<u32>, text: &str, place: SourcePlace, is_json: bool) {
+        let lexer = &self.lexer;
+        let at = |offset| lexer.error(if is_json { lexer.place_in_json(offset) } else { place }, "");
+        let errors = match record {
+            Some(record) => self.load.groups(record, text, &at),
+            None => {
+                self.load.omit_groups(text, &at);
+                Vec::new()
+            }
+        };
+        errors.into_iter().for_each(|error| self.omit_statement(error));
     }
 
     /// Checks the field names in info items for autosave, such as `info(autosaveFields, "VAL PREC")`.
@@ -408,14 +392,8 @@ impl DbParser<'_, '_, '_, '_, '_> {
     }
 
     fn add_alias(&mut self, record: u32, alias: &str, place: SourcePlace) {
-        let wrong = match self.load.find(alias) {
-            Some(other) if other == record => return,
-            Some(_) => Err(format!("\"{alias}\" is already the name of a record")),
-            None => check_name(alias),
-        };
-        match wrong {
-            Ok(()) => self.load.alias(record, alias),
-            Err(message) => self.omit_statement(self.lexer.error(place, message)),
+        if let Err(message) = self.load.add_alias(record, alias) {
+            self.omit_statement(self.lexer.error(place, message));
         }
     }
 
@@ -495,30 +473,4 @@ fn has_macro(value: &Text) -> bool {
 /// Whether a word at the start of a line starts a statement, possibly a misspelt one.
 fn is_statement(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
-}
-
-/// Whether a name can be the name of a record type.
-fn is_type_name(name: &str) -> bool {
-    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_part)
-}
-
-/// Checks the name of a record.
-fn check_name(name: &str) -> Result<(), String> {
-    if name.is_empty() {
-        return Err("a record needs a name".into());
-    }
-    if name.len() > NAME_BYTES_MAX {
-        return Err(format!("the name is {} bytes long; the maximum is {NAME_BYTES_MAX}", name.len()));
-    }
-    if name.starts_with(['-', '+', '[', '{']) {
-        return Err(format!("\"{name}\" cannot be a name: it starts with '{}'", &name[..1]));
-    }
-    let bad = name
-        .chars()
-        .find(|character| character.is_whitespace() || character.is_control() || "\"'.$".contains(*character));
-    match bad {
-        Some(bad) => Err(format!("\"{name}\" cannot be a name: it contains '{}'", bad.escape_default())),
-        None => Ok(()),
-    }
 }

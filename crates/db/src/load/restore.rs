@@ -54,6 +54,9 @@ impl Loader {
         }
         load.set(record, field, text).map_err(|error| RestoreError::Invalid(error.message))?;
         let changes = load.changes;
+        if field == kind.value {
+            self.forget_initial(record);
+        }
         // Always `Ok`, since the list of errors is empty.
         let _ = self.take(changes, Errors::default());
         Ok(())

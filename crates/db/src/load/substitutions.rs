@@ -422,4 +422,13 @@ mod tests {
         assert!(errors[1].ends_with("did you mean \"pattern\"?"), "{}", errors[1]);
         assert!(errors[0].ends_with("this row has 2 values, but its pattern has 1 names"), "{}", errors[0]);
     }
+
+    #[test]
+    fn a_macro_reference_in_a_bare_word_may_contain_marks() {
+        assert_eq!(rows("file c.template { { P=$(X=1) N=2 } }", ""), Ok(vec!["s:1:19 c.template: 1 2 ".into()]));
+        assert_eq!(
+            rows("file c.template { { P=${X=1} N=$(Y=a(b)) } }", ""),
+            Ok(vec!["s:1:19 c.template: 1 a(b) ".into()])
+        );
+    }
 }

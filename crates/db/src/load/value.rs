@@ -3,6 +3,7 @@
 use fodo_data::{Scalar, Text, integer_at_start};
 
 use crate::common::row;
+use crate::device::choices;
 use crate::field::{Dbf, EXPRESSION, FieldInfo};
 use crate::link::{Link, ParsedLink, parse};
 use crate::load::error::suggestion;
@@ -10,7 +11,7 @@ use crate::load::simulate::INERT_HINT;
 use crate::load::{FileLoad, link_of};
 use crate::record::contract::{RecordType, with};
 use crate::record::field_table::has_table;
-use crate::scan_menu::{ScanMenu, is_of_scan, period};
+use crate::scan_menu::{is_of_scan, period};
 
 /// Why the value of a field is invalid.
 pub(crate) struct ValueError {
@@ -34,8 +35,10 @@ impl FileLoad<'_> {
             let words = text.to_str();
             let link_kind = row.link_kind();
             let parsed = parse(&words, link_kind);
-            if let ParsedLink::Invalid(why) = &parsed {
-                return Err(format!("{} cannot be \"{text}\": {why}", row.name).into());
+            if let ParsedLink::Invalid(fault) = &parsed {
+                let message = format!("{} cannot be \"{text}\": {}", row.name, fault.message);
+                // Plus one for the opening quote.
+                return Err(ValueError { message, offset: if fault.at == 0 { 0 } else { fault.at + 1 } });
             }
             let link = Link::from_parsed(&words, &parsed, link_kind);
             let Some(cell) = self.cell(record) else { return Ok(()) };
@@ -46,7 +49,7 @@ impl FileLoad<'_> {
             });
             return Ok(());
         }
-        let scalar = match scalar(kind, row, text, self.scan_menu()) {
+        let scalar = match scalar(kind, row, text, self) {
             Err(message) if row.dbf == Dbf::Device => {
                 let inert = self.inert_device(text)?;
                 self.set_scalar(record, field, inert);
@@ -76,7 +79,7 @@ impl FileLoad<'_> {
 }
 
 /// Converts a text to the type of a field.
-fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu) -> Result<Scalar, String> {
+fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, load: &FileLoad) -> Result<Scalar, String> {
     let words = text.to_str();
     let words = words.trim();
     let out_of_range =
@@ -128,7 +131,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu)
         Dbf::Float => real(words).map(|number| Scalar::F32(number as f32)).ok_or_else(|| no_number(row, text)),
         Dbf::Double => real(words).map(Scalar::F64).ok_or_else(|| no_number(row, text)),
         Dbf::Menu => {
-            let chosen = choice(row.name, &scan_menu.choices_of(row), &text.to_str(), "");
+            let chosen = choice(row.name, &load.scan_menu().choices_of(row), &text.to_str(), "");
             let is_rate = is_of_scan(row) && period(words).is_some();
             chosen.map_err(
                 |message| if is_rate { message + " (a site's menuScan must be loaded first)" } else { message },
@@ -136,7 +139,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu)
         }
         Dbf::Device if kind.devices.is_empty() && words.is_empty() => Ok(Scalar::Enum(0)),
         Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support and so no DTYP", kind.name)),
-        Dbf::Device => choice(row.name, kind.devices, &text.to_str(), INERT_HINT),
+        Dbf::Device => choice(row.name, choices(kind.devices, load.has_program()), &text.to_str(), INERT_HINT),
         Dbf::InLink | Dbf::OutLink | Dbf::FwdLink | Dbf::Array => Err(format!("{} cannot be set in a file", row.name)),
     }
 }

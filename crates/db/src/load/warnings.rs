@@ -6,7 +6,9 @@ use fodo_data::{Scalar, Text};
 
 use crate::common::{Common, number, row};
 use crate::device::INERT;
+use crate::external_pv::PvaLink;
 use crate::field::{FieldInfo, NOMOD, Slot};
+use crate::link::pva_link::ParsedPvaLink;
 use crate::link::{LinkKind, Modifiers, ParsedLink, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
@@ -145,7 +147,11 @@ impl Loader {
     fn check_link(&self, placed: &FieldPlace, row: &FieldInfo) -> Vec<String> {
         let text = placed.text.to_str();
         let link_kind = row.link_kind();
-        let ParsedLink::Name { name, modifiers } = parse(&text, link_kind) else { return Vec::new() };
+        let (name, modifiers) = match parse(&text, link_kind) {
+            ParsedLink::Name { name, modifiers } => (name, modifiers),
+            ParsedLink::Pva(parsed) => return self.check_pva_link(&parsed, row),
+            _ => return Vec::new(),
+        };
         let is_plain = matches!(link_kind, LinkKind::PlainIn | LinkKind::PlainOut);
         let mut messages = if is_plain { Vec::new() } else { modifiers_of(&text, row, link_kind) };
         let (record_name, field_name) = name.split_once('.').unwrap_or((&name, ""));
@@ -175,6 +181,33 @@ impl Loader {
         };
         messages.extend(self.check_target(placed, link_kind, modifiers, (there, field)));
         messages
+    }
+
+    fn check_pva_link(&self, parsed: &ParsedPvaLink, row: &FieldInfo) -> Vec<String> {
+        let is_output = row.link_kind() != LinkKind::In;
+        let mut messages: Vec<String> = Vec::new();
+        for option in &parsed.ineffective {
+            let users = if is_output { "inputs" } else { "outputs" };
+            messages.push(format!("{option} has no effect in {}: it is an option of {users}", row.name));
+        }
+        let PvaLink { pv, is_local, .. } = &*parsed.link;
+        let name = pv.to_str();
+        let record_name = name.split_once('.').map_or(&*name, |(record_name, _)| record_name);
+        let is_here = self.index.contains_key(record_name.as_bytes()) || self.omitted_records.contains(record_name);
+        if is_here || self.is_group(&name) {
+            return messages;
+        }
+        let guess = self.suggestions.suggestion(record_name, self.names.iter());
+        let what = format!("{} is a link to \"{name}\", which is not in these files", row.name);
+        let demand = if *is_local { ", and local demands that it is in this IOC" } else { "" };
+        messages.push(format!("{what}{guess}{demand}"));
+        messages
+    }
+
+    /// Whether an info item makes a group of this name.
+    fn is_group(&self, name: &str) -> bool {
+        let groups = self.infos.iter().filter(|(_, info, _)| info.as_bytes() == b"Q:group");
+        groups.into_iter().any(|(.., value)| value.to_str().contains(&format!("\"{name}\"")))
     }
 
     /// Checks a link to a known field.

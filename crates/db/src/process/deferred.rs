@@ -112,6 +112,16 @@ impl DeferredQueue {
         self.n_events = 0;
     }
 
+    /// Takes the first record that waits only for the end of the current chain.
+    pub(crate) fn take_completion(&mut self) -> Option<u32> {
+        let (index, record) = self.queue.iter().enumerate().find_map(|(index, deferred)| match deferred {
+            Deferred::Complete { record } => Some((index, *record)),
+            _ => None,
+        })?;
+        self.queue.remove(index);
+        Some(record)
+    }
+
     /// Queues the records of an event before all other work, in their order.
     pub(crate) fn scan_by_event(&mut self, records: Vec<u32>) {
         for record in records.into_iter().rev() {

@@ -7,19 +7,23 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
+use crate::device::DeviceSupport;
 use crate::event::{Event, Stream};
 use crate::field::DELAY;
+use crate::input::Processing;
 use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
 use crate::link::inherit::InheritedAlarm;
 use crate::link::{Inherit, LinkAccess, LinkError, Target, Trigger, TriggerCondition};
 use crate::menu;
 use crate::process::deferred::{CompletionWaiter, Deferred, DeferredQueue};
 use crate::process::post::RecordPosts;
+use crate::process::program::ProgramValues;
 use crate::process::put::PutOrigin;
 use crate::process::request_queue::{QueuedRequest, RequestQueue};
 use crate::process::scan::{ScanPosition, Scans};
 use crate::process::step::ProcessCause;
 use crate::process::timers::{EngineTimers, Timer, delay};
+use crate::program::ProgramDirection;
 use crate::record::contract::{CHANGED, Record, with};
 use crate::scan_menu::ScanMenu;
 
@@ -41,6 +45,7 @@ pub(crate) struct Engine {
     /// The queue of each record with queued puts; bounded by the number of puts that the server accepts.
     pub(crate) request_queues: HashMap<u32, RequestQueue>,
     pub(crate) tasks: Vec<ProcessingTask>,
+    pub(crate) program: ProgramValues,
     /// The next call is due at this time because work is left over.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -56,6 +61,7 @@ impl Engine {
             waits: Vec::new(),
             request_queues: HashMap::new(),
             tasks: Vec::new(),
+            program: ProgramValues::default(),
             resume_at: None,
         }
     }
@@ -216,7 +222,7 @@ impl<'a> EngineCall<'a> {
         let to = match access.target {
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => record,
             _ => {
-                self.forward_by_put(access);
+                self.forward_by_put(from, access);
                 return Ok(());
             }
         };
@@ -436,10 +442,11 @@ impl<'a> EngineCall<'a> {
             Deferred::Put { record, field, value, waiter } => {
                 let Some(waiter) = waiter else {
                     // As for a client's put without callback, no record receives a rejection.
-                    let _ = self.put_field(record, field, value);
+                    let _ = self.put_field(record, field, value, Processing::Passive);
                     return;
                 };
-                if self.execute(record, waiter, QueuedRequest::Put { field, value }).is_err() {
+                let request = QueuedRequest::Put { field, value, processing: Processing::Passive };
+                if self.execute(record, waiter, request).is_err() {
                     self.complete_if_done(waiter);
                 }
             }
@@ -502,10 +509,14 @@ impl<'a> EngineCall<'a> {
     }
 }
 
-/// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links can
-/// trigger it.
+/// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links or the
+/// program can trigger it.
 pub(crate) fn make_passive_without_interrupts(body: &mut dyn Record) {
-    if body.common().scan == menu::IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
+    if body.common().scan != menu::IO_INTERRUPT || body.record_type().is_interrupted_by_links() {
+        return;
+    }
+    let direction = DeviceSupport::of(body).program_direction(body.record_type());
+    if direction != Some(ProgramDirection::Input) {
         body.common().scan = menu::PASSIVE;
     }
 }

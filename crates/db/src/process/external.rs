@@ -1,13 +1,15 @@
 //! Links to PVs of other IOCs while records are processed: reads, writes, and changes of the PVs.
 
-use fodo_data::{Kind, Value};
+use fodo_data::{Kind, Status, Value};
 
 use crate::common::row;
 use crate::event::Event;
 use crate::external_pv::{ExternalLinkId, ExternalPvEvent};
 use crate::field::SPECIAL;
-use crate::link::external::{Effects, ExternalPv};
+use crate::link::external::{Effects, ExternalPv, ExternalValue};
+use crate::link::inherit::InheritedAlarm;
 use crate::link::{LinkAccess, LinkError, Target};
+use crate::menu::INVALID;
 use crate::process::deferred::Deferred;
 use crate::process::engine::{EngineCall, PROC};
 use crate::record::contract::link_of;
@@ -36,9 +38,56 @@ impl EngineCall<'_> {
         external: &ExternalPv,
         kind: Kind,
     ) -> Result<Option<Value>, LinkError> {
-        let (value, alarm) = external.read(kind)?;
-        self.with(record, |body, _| body.common().inherit(external.inherit, alarm));
-        Ok(Some(value))
+        match external.read(kind) {
+            Ok(ExternalValue { value, alarm, time }) => {
+                if alarm.is_some() || time.is_some() {
+                    self.with(record, |body, _| {
+                        let common = body.common();
+                        if let Some(InheritedAlarm { status, severity, message }) = alarm {
+                            common.raise_with_message(Status(status), severity, message);
+                        }
+                        if let Some((time, tag)) = time {
+                            (common.time, common.user_tag) = (time, u64::from(tag as u32));
+                        }
+                    });
+                }
+                Ok(Some(value))
+            }
+            Err(LinkError) => {
+                if external.pva.is_some() {
+                    self.note_unreadable(record, external);
+                }
+                Err(LinkError)
+            }
+        }
+    }
+
+    /// A link over pvAccess cannot be read: raises the alarm with the message of pvxs, and sets the time of the loss.
+    fn note_unreadable(&mut self, record: u32, external: &ExternalPv) {
+        let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, external.link.field));
+        let message = format!("{} Disconn", row.map_or("", |row| row.name));
+        self.with(record, |body, _| {
+            let common = body.common();
+            common.raise_with_message(Status::LINK, INVALID, message.as_str().into());
+            if let Some(time) = external.lost_at() {
+                (common.time, common.user_tag) = (time, 0);
+            }
+        });
+    }
+
+    /// A value that a link has written was not sent: raises the alarm of a broken link. A record that waits for the end of
+    /// the put reports it when it completes, any other one now.
+    fn note_unwritten(&mut self, record: u32, name: &str) {
+        self.with(record, |body, posts| {
+            body.common().raise_with_message(Status::LINK, INVALID, format!("field {name}").as_str().into());
+            if body.common().is_active == 0 {
+                let mask = posts.alarms(body);
+                let value = body.record_type().value;
+                if !mask.is_empty() {
+                    posts.post(body, value, mask);
+                }
+            }
+        });
     }
 
     /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::contract::Record::writes_completed`]
@@ -50,14 +99,21 @@ impl EngineCall<'_> {
         awaited: Option<u8>,
     ) -> Result<(), LinkError> {
         let (value, put) = external.accept(value, awaited)?;
-        let put = awaited.is_some().then_some(put);
-        self.events.push(Event::ExternalPut { link: external.link, value, put });
+        self.events.push(Event::ExternalPut { link: external.link, value, put, is_awaited: awaited.is_some() });
         Ok(())
     }
 
     /// Processes the target of a forward link through a channel, by a put to PROC. A forward link to any other field
-    /// has no effect, as in Base. A failure raises no alarm.
-    pub(crate) fn forward_by_put(&mut self, access: &LinkAccess) {
+    /// has no effect, as in Base. A failure raises no alarm, unless the link is over pvAccess.
+    pub(crate) fn forward_by_put(&mut self, record: u32, access: &LinkAccess) {
+        if let Some((external, is_accepted)) = access.external().and_then(|pv| Some((pv, pv.accepts_pva()?))) {
+            if is_accepted {
+                self.events.push(Event::ExternalProcess { link: external.link });
+            } else {
+                self.with(record, |body, _| body.common().raise_with_message(Status::LINK, INVALID, "Disconn".into()));
+            }
+            return;
+        }
         if let Target::Field { record, field: PROC, .. } = access.target {
             let value = Value::from(1u8);
             let _ = self.engine.deferred.put(record, PROC, value, None);
@@ -75,10 +131,13 @@ impl EngineCall<'_> {
         else {
             return;
         };
-        let Effects { is_connection_new, is_change, written } = external.apply(event);
+        let Effects { is_connection_new, is_change, written, is_refused } = external.apply(event, self.now.wall);
         let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, field));
         if is_connection_new && row.is_some_and(|row| row.has(SPECIAL)) {
             self.with(record, |body, posts| body.link_state_changed(field, posts));
+        }
+        if is_refused {
+            self.note_unwritten(record, row.map_or("", |row| row.name));
         }
         if let Some(number) = written {
             self.engine.deferred.push(Deferred::PutDone { record, number });

@@ -21,6 +21,7 @@ impl EngineCall<'_> {
             None => return self.read_target(record, access.target, kind),
             Some(LinkExtra::Filtered { chain, .. }) => return self.read_filtered(record, access.target, chain, kind),
             Some(LinkExtra::External(external)) => return self.read_external(record, external, kind),
+            Some(LinkExtra::Pva(_)) => return Err(LinkError),
             Some(LinkExtra::Json(json)) => json,
         };
         let (value, raises) = json.read(&self.core.states);
@@ -49,6 +50,7 @@ impl EngineCall<'_> {
             (Some(LinkExtra::External(external)), _) => return external.facts(),
             (Some(LinkExtra::Filtered { facts, .. }), _) => facts.clone(),
             (None, Target::Field { record, field, .. }) => self.core.facts(FieldRef { record, field }),
+            (Some(LinkExtra::Pva(_)), _) => return None,
             (None, Target::Constant | Target::External { .. } | Target::Missing) => return None,
         };
         Some(KindAndCount { kind: facts.kind, count_max: facts.count_max })
@@ -76,6 +78,7 @@ impl EngineCall<'_> {
         match access.extra.as_deref() {
             None | Some(LinkExtra::Filtered { .. }) => self.write_target(record, access.target, value),
             Some(LinkExtra::External(external)) => self.write_external(external, &value, None),
+            Some(LinkExtra::Pva(_)) => Err(LinkError),
             Some(LinkExtra::Json(json)) => {
                 let raises = json.write(&value, &self.core.states).map_err(|()| LinkError)?;
                 self.raise(record, raises);

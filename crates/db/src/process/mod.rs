@@ -5,6 +5,7 @@ pub(crate) mod engine;
 pub(crate) mod external;
 pub(crate) mod link_access;
 pub(crate) mod post;
+pub(crate) mod program;
 pub(crate) mod put;
 pub(crate) mod request_queue;
 pub(crate) mod scan;

@@ -67,7 +67,8 @@ impl RecordPosts<'_> {
         let common = record.common();
         let mut mask = EventMask::NONE;
         if common.message != common.new_message {
-            common.message = std::mem::take(&mut common.new_message);
+            let message = std::mem::take(&mut common.new_message);
+            common.set_message(message);
             mask = EventMask::ALARM;
         }
         let status = std::mem::take(&mut common.new_status);
@@ -138,12 +139,19 @@ pub(crate) fn prime_filters(record: &mut dyn Record) {
     }
 }
 
-/// The present value, alarm and time of a field.
+/// The present value, alarm and time of a field. Of the user tag, only the low 32 bits are served.
 #[inline]
 pub(crate) fn reading(record: &mut dyn Record, field: u16) -> Reading {
     let value = value(record, field);
     let common = record.common();
-    Reading { value, alarm: common.alarm(), time: common.time, meta: None }
+    Reading {
+        value,
+        alarm: common.alarm(),
+        time: common.time,
+        user_tag: common.user_tag as i32,
+        message: common.alarm_message.clone(),
+        meta: None,
+    }
 }
 
 #[inline]

@@ -1,6 +1,6 @@
 //! Puts: writing a value to a field, for clients and for links.
 
-use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Status, Text, Value};
+use fodo_data::{AcknowledgePut, Array, ConvertError, EventMask, Kind, Scalar, Status, Text, Value};
 
 use crate::common::{Common, row};
 use crate::device::DeviceSupport;
@@ -10,7 +10,7 @@ use crate::field::{
     DEVICE, Dbf, FieldInfo, NOMOD, OLD_SIMULATION_MODE, PP, PROP, SCAN, SIMULATION_MODE, SIMULATION_SCAN, SPECIAL,
     Slot, fitting_text,
 };
-use crate::input::AcknowledgePut;
+use crate::input::Processing;
 use crate::link::{ParsedLink, Target, parse};
 use crate::menu;
 use crate::process::engine::EngineCall;
@@ -27,10 +27,17 @@ const ACKT: u16 = Common::at("ACKT");
 const ASG: u16 = Common::at("ASG");
 
 impl EngineCall<'_> {
-    /// A client's put. Rejected if DISP is set. Processes the record if the field is PP or PROC.
+    /// A client's put. Rejected if DISP is set. Processes the record if the field is PP or PROC, unless the client decides
+    /// otherwise.
     ///
     /// Source: EPICS Base 7.0, dbPutField.
-    pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
+    pub(crate) fn put_field(
+        &mut self,
+        record: u32,
+        field: u16,
+        value: Value,
+        processing: Processing,
+    ) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
         let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, number));
         let Some(row) = row else { return Err(PutError::ReadOnly) };
@@ -49,7 +56,8 @@ impl EngineCall<'_> {
         }
         self.write(record, number, value, PutOrigin::Client)?;
         let n_failed = self.n_failed;
-        self.process_for_put(record, number == PROC, row.has(PP));
+        let always = number == PROC || processing == Processing::Always;
+        self.process_for_put(record, always, row.has(PP) && processing != Processing::Never);
         // A put with completion succeeds even if processing failed, as in Base.
         let has_failed = self.n_failed != n_failed
             && self.waiters.is_empty()
@@ -65,6 +73,7 @@ impl EngineCall<'_> {
         if self.engine.is_started || self.core.is_link(record, number) {
             return Err(PutError::Rejected("only fields that are not links can be restored, and only before iocInit"));
         }
+        self.write_initial_values();
         let result = self.write(record, number, value, PutOrigin::Record);
         self.engine.deferred.clear();
         self.engine.scans = Scans::new(&self.core.scan_menu);
@@ -320,7 +329,13 @@ fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Resu
 
 /// Converts to an array of the field's kind, truncated to `count_max`. Moved, not copied, if nothing changes.
 pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
-    let array = value.into_array();
+    let array = of_kind(value.into_array(), kind)?;
+    let count_max = count_max as usize;
+    Ok(if array.len() > count_max { array.truncated(count_max) } else { array })
+}
+
+/// Converts to an array of the field's kind. Moved, not copied, if it has this kind.
+pub(crate) fn of_kind(array: Array, kind: Kind) -> Result<Array, PutError> {
     if let Array::Text(texts) = &array {
         // As in Base, an array of numbers rejects empty texts and an array of enums rejects all texts, unlike scalars.
         let is_refused = |text: &&Text| kind == Kind::Enum || (kind != Kind::Text && text.is_empty());
@@ -328,9 +343,7 @@ pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array,
             return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
         }
     }
-    let array = if array.kind() == kind { array } else { array.to_kind(kind, None).map_err(PutError::Convert)? };
-    let count_max = count_max as usize;
-    Ok(if array.len() > count_max { array.truncated(count_max) } else { array })
+    if array.kind() == kind { Ok(array) } else { array.to_kind(kind, None).map_err(PutError::Convert) }
 }
 
 /// The text in an array of characters, up to its NUL.

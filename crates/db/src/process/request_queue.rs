@@ -9,6 +9,7 @@ use fodo_data::Value;
 
 use crate::error::PutError;
 use crate::event::Event;
+use crate::input::Processing;
 use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::EngineCall;
 use crate::reference::LONG_STRING;
@@ -24,8 +25,8 @@ pub(crate) struct RequestQueue {
 /// A request to a record whose completion is reported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum QueuedRequest {
-    /// Write a value to a field, and process the record if the field is PP or PROC.
-    Put { field: u16, value: Value },
+    /// Write a value to a field, and process the record if the field is PP or PROC, or as the client decides.
+    Put { field: u16, value: Value, processing: Processing },
     /// Process the record if it is passive.
     Processing,
 }
@@ -118,8 +119,8 @@ impl EngineCall<'_> {
                 call.process_for_put(record, false, true);
                 Ok(())
             }
-            QueuedRequest::Put { field, value } => {
-                let result = call.put_field(record, field, value);
+            QueuedRequest::Put { field, value, processing } => {
+                let result = call.put_field(record, field, value, processing);
                 if result.is_err() {
                     call.waiters.clear();
                 }

@@ -314,4 +314,32 @@ mod tests {
         }
         assert_eq!(name("2x"), Some("2x".into()));
     }
+
+    #[test]
+    fn a_scan_is_due_at_its_time_and_a_period_is_skipped_from_the_next_one_on() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let nanosecond = Duration::from_nanos(1);
+        for (late, n_skipped) in [(Duration::ZERO, 0), (second - nanosecond, 0), (second, 1), (second * 3, 3)] {
+            let mut scans = scans();
+            scans.add(&position(6, 0), 7, start);
+            scans.start(start);
+
+            scans.collect(start + second - nanosecond);
+            assert_eq!((scans.n_pending(), scans.pop(6)), (0, None));
+            scans.collect(start + second + late);
+
+            assert_eq!((scans.pop(6), skipped(&scans, "1 second")), (Some(7), n_skipped), "{late:?}");
+            assert_eq!(scans.deadline(), Some(start + second * (2 + n_skipped as u32)));
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_event_is_from_1_to_255() {
+        let name = |text: &str| event_name(&text.into()).map(|name| name.to_string());
+
+        assert_eq!(["0", "0.999", "-0"].map(name), [None, None, None]);
+        assert_eq!(["1", "255.9"].map(name), [Some("1".into()), Some("255".into())]);
+        assert_eq!(["256", "256.0", "-1.0"].map(name), ["256", "256.0", "-1.0"].map(|text| Some(text.into())));
+    }
 }

@@ -18,9 +18,10 @@ use crate::menu;
 use crate::process::deferred::{CompletionWaiter, Deferred};
 use crate::process::engine::{EngineCall, ProcessingTask, count_active, set_disable_alarm};
 use crate::process::post::RecordPosts;
+use crate::process::program::ProgramValues;
 use crate::process::timers::Timer;
 use crate::record::contract::Record;
-use crate::reference::KindAndCount;
+use crate::reference::{FieldRef, KindAndCount};
 use crate::site::Site;
 
 /// How the processing of a record ended.
@@ -177,7 +178,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                     .tasks
                     .push(ProcessingTask::Process { record, cause: ProcessCause::Forward { put_process } });
             }
-            _ => self.unlock().0.forward_by_put(&forward),
+            _ => self.unlock().0.forward_by_put(record, &forward),
         }
     }
 
@@ -470,6 +471,24 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn elapsed_s(&mut self, before: TimeStamp) -> f64 {
         let now = self.lock().common().time;
         (now.unix_s - before.unix_s) as f64 + (f64::from(now.nanos) - f64::from(before.nanos)) / 1e9
+    }
+
+    /// What the program and the records exchange, and the record's number.
+    pub(crate) fn program(&mut self) -> (&mut ProgramValues, u32) {
+        (&mut self.call.engine.program, self.record)
+    }
+
+    /// Hands a value of this record to the program. False: the program does not take it. Otherwise the program
+    /// completes this record.
+    pub(crate) fn hand_to_program(&mut self, value: Value) -> bool {
+        let field = self.lock().record_type().value;
+        let (call, record) = self.unlock();
+        let field = FieldRef { record, field };
+        let kind = call.core.facts(field).kind;
+        let value = if value.kind() == kind { value } else { value.to_kind(kind, None).unwrap_or(value) };
+        let Some((output, previous)) = call.engine.program.offer(record, value.clone()) else { return false };
+        call.events.push(Event::OutputReady { record: field, output, value, previous });
+        true
     }
 
     /// Schedules the completion of this record after a delay.

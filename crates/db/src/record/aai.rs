@@ -27,7 +27,7 @@ record_fields! {
     }
 }
 
-record_type!(Aai, "aai", ["Soft Channel"]);
+record_type!(Aai, "aai", ["Soft Channel", "Program"]);
 simulated!(Aai, has_raw: false);
 array_record!(Aai);
 

@@ -32,7 +32,7 @@ record_fields! {
     }
 }
 
-record_type!(Aao, "aao", ["Soft Channel"]);
+record_type!(Aao, "aao", ["Soft Channel", "Program"]);
 simulated!(Aao, has_raw: false);
 output_fields!(Aao, |_aao| 0);
 array_record!(Aao);

@@ -277,7 +277,8 @@ impl ACalcOut {
         is_ok: bool,
     ) -> ((f64, Array), bool) {
         let n = self.n_elements();
-        let mut arrays: Vec<Vec<f64>> = self.arrays.iter().map(|array| numbers(array).to_vec()).collect();
+        let shared = |array: &Array| if let Array::F64(elements) = array { elements.clone() } else { Arc::default() };
+        let mut arrays: Vec<Arc<Vec<f64>>> = self.arrays.iter().map(shared).collect();
         let mut inputs = ArrayInputs {
             args: &mut self.args,
             arrays: &mut arrays,
@@ -289,7 +290,7 @@ impl ACalcOut {
         let result = program.and_then(|program| program.run_array(&mut inputs));
         let assigned = inputs.assigned;
         for (index, array) in arrays.into_iter().enumerate().filter(|(index, _)| assigned >> index & 1 != 0) {
-            self.arrays[index] = Array::F64(Arc::new(array));
+            self.arrays[index] = Array::F64(array);
         }
         self.assigned_arrays |= assigned;
         match result.map(|result| result.results(n)) {

@@ -42,7 +42,7 @@ record_fields! {
 }
 
 record_type!(
-    Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"],
+    Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time", "Program"],
     RVAL SIMM
 );
 alarm_limits!(Ai, f64, filtered);

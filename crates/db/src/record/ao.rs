@@ -51,7 +51,7 @@ record_fields! {
     }
 }
 
-record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"], OVAL RVAL RBV SIMM);
+record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Program"], OVAL RVAL RBV SIMM);
 alarm_limits!(Ao, f64);
 simulated!(Ao, has_raw: true);
 output_fields!(Ao);
@@ -190,7 +190,7 @@ impl Ao {
             let step = value - self.output_value;
             if step < 0.0 && self.output_rate < -step {
                 value = self.output_value - self.output_rate;
-            } else if step >= 0.0 && self.output_rate < step {
+            } else if self.output_rate < step {
                 value = self.output_value + self.output_rate;
             }
         }
@@ -240,5 +240,19 @@ mod tests {
         };
 
         assert_eq!([raw(6.5), raw(1.5), raw(1e30), raw(-1e30)], [3, -3, i32::MAX, i32::MIN]);
+    }
+
+    // As in Base, which does not check the sign of OROC.
+    #[test]
+    fn a_rate_limits_each_step_and_a_negative_one_moves_the_output_away() {
+        let output = |rate, value| {
+            let mut ao = Ao { output_rate: rate, output_value: 10.0, ..Ao::default() };
+            ao.convert(value);
+            ao.output_value
+        };
+
+        assert_eq!([12.0, 8.0, 11.5, 8.5, 10.0].map(|value| output(2.0, value)), [12.0, 8.0, 11.5, 8.5, 10.0]);
+        assert_eq!([15.0, 5.0].map(|value| output(2.0, value)), [12.0, 8.0]);
+        assert_eq!([12.0, 8.0, 10.0].map(|value| output(-1.0, value)), [9.0, 11.0, 9.0]);
     }
 }

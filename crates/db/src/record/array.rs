@@ -10,8 +10,9 @@ use crate::link::{Constant, Link};
 use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
+use crate::record::device::DeviceSupport;
 use crate::record::simulation::{self, Simulated, SimulationMode, simulation_mode};
-use crate::record::{CHANGED, Record, is_changed};
+use crate::record::{CHANGED, Record, is_changed, program};
 
 /// The element kinds, in the order of the choices of FTVL.
 pub const KINDS: [Kind; 12] = [
@@ -62,6 +63,13 @@ pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Result<Option
 fn collect(scalars: &[Scalar], kind: Kind) -> Result<Array, ConvertError> {
     if kind == Kind::Text {
         return Ok(Array::Text(Arc::new(scalars.iter().map(|scalar| scalar.to_text(None)).collect())));
+    }
+    if matches!(kind, Kind::I64 | Kind::U64) {
+        // A double does not have all digits of these.
+        let whole = |scalar: &Scalar| if let Scalar::I64(number) = scalar { Some(*number) } else { None };
+        if let Some(numbers) = scalars.iter().map(whole).collect::<Option<Vec<i64>>>() {
+            return Array::I64(Arc::new(numbers)).to_kind(kind, None);
+        }
     }
     let numbers: Result<Vec<f64>, _> = scalars.iter().map(Scalar::to_f64).collect();
     Array::F64(Arc::new(numbers?)).to_kind(kind, None)
@@ -192,7 +200,9 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
 ) -> ProcessOutcome {
     let kind = step.lock().array_meta().kind;
     let mode = simulation_mode(step);
+    let is_of_program = DeviceSupport::of(step.lock()) == DeviceSupport::Program;
     let fetched = match mode {
+        SimulationMode::Device if is_of_program => program::read(step),
         SimulationMode::Device => step.read_link_array("INP", link, kind),
         SimulationMode::Simulated { .. } => step.read_link_array("SIOL", R::value_link, kind),
         SimulationMode::Invalid => Err(LinkError),
@@ -202,7 +212,7 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
     match fetched {
         Ok(Some(value)) => {
             step.post(|record, posts| store(record, value, posts));
-            if mode == SimulationMode::Device {
+            if mode == SimulationMode::Device && !is_of_program {
                 step.stamp_from(link);
             }
         }
@@ -211,8 +221,14 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
         }
         Ok(None) | Err(LinkError) => {}
     }
-    step.lock().common().undefined = 0;
+    // The other device supports clear UDF also if nothing was read, as in Base.
+    if is_read || !is_of_program {
+        step.lock().common().undefined = 0;
+    }
     simulation::stamp(step);
+    if mode == SimulationMode::Device {
+        program::stamp_input(step);
+    }
     step.post(monitor);
     ProcessOutcome::done(is_read)
 }
@@ -277,6 +293,7 @@ fn hash(array: &Array) -> u32 {
         };
     }
     match array {
+        Array::Bool(elements) => elements.iter().for_each(|&element| add(&[u8::from(element)])),
         Array::I8(elements) => numbers!(elements),
         Array::U8(elements) => add(elements),
         Array::I16(elements) => numbers!(elements),
@@ -294,4 +311,26 @@ fn hash(array: &Array) -> u32 {
         }),
     }
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_an_array_is_that_of_epics_mem_hash_on_its_memory() {
+        fn of<T>(elements: T) -> u32
+        where
+            Value: From<T>,
+        {
+            hash(&Value::from(elements).into_array())
+        }
+
+        // Source: epicsMemHash of EPICS Base 7.0 with seed 0, compiled for a little-endian machine.
+        assert_eq!((of(Vec::<u8>::new()), of(vec![7_u8]), of(vec![1_u8, 2, 200])), (0, 4_294_967_288, 3_774_355_660));
+        if cfg!(target_endian = "little") {
+            assert_eq!((of(vec![1_i16, -2, 300]), of(vec![1.5, -2.0])), (3_456_824_873, 1_747_840_780));
+        }
+        assert_eq!(of(vec![fodo_data::Text::from("ab"), "c".into()]), 4_270_246_357, "cells of 40 bytes");
+    }
 }

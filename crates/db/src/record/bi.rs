@@ -28,7 +28,7 @@ record_fields! {
     }
 }
 
-record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Db State"], VAL RVAL);
+record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Db State", "Program"], VAL RVAL);
 simulated!(Bi, has_raw: true);
 input_fields!(Bi, u16, simulated: u32);
 

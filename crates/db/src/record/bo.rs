@@ -36,7 +36,7 @@ record_fields! {
 }
 
 record_type!(
-    Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State"],
+    Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State", "Program"],
     VAL RVAL RBV HIGH
 );
 simulated!(Bo, has_raw: true);

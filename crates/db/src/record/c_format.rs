@@ -28,7 +28,11 @@ impl FormatSpec {
             _ => (number.to_string(), ""),
         };
         let digits = self.at_least(digits, number == 0);
-        let is_prefixed = self.is_alternate && !digits.starts_with('0') && number != 0;
+        let is_prefixed = match letter {
+            'o' => !digits.starts_with('0'),
+            _ => number != 0,
+        };
+        let is_prefixed = self.is_alternate && is_prefixed;
         self.padded(if is_prefixed { prefix } else { "" }, digits, self.precision.is_none())
     }
 
@@ -138,5 +142,87 @@ mod tests {
         assert_eq!(FormatSpec { is_alternate: true, ..plain }.unsigned(255, 'x'), "0xff");
         assert_eq!(FormatSpec { is_left: true, width: 5, ..plain }.text(b"ab"), b"ab   ");
         assert_eq!(FormatSpec { precision: Some(3), ..plain }.signed(7), "007");
+    }
+
+    // The expected texts of these tables are those of the GNU C library.
+
+    #[test]
+    fn flags_of_signed_integers_have_the_effects_they_have_in_c() {
+        let plain = FormatSpec::default();
+        for (spec, number, expected) in [
+            (FormatSpec { has_plus: true, ..plain }, 7, "+7"),
+            (FormatSpec { has_plus: true, has_blank: true, ..plain }, 0, "+0"),
+            (FormatSpec { has_blank: true, ..plain }, 7, " 7"),
+            (FormatSpec { has_blank: true, ..plain }, -7, "-7"),
+            (FormatSpec { precision: Some(0), ..plain }, 0, ""),
+            (FormatSpec { precision: Some(0), ..plain }, 5, "5"),
+            (FormatSpec { precision: Some(3), has_zeros: true, width: 6, ..plain }, 5, "   005"),
+            (FormatSpec { precision: Some(3), ..plain }, -5, "-005"),
+            (FormatSpec { is_left: true, width: 5, ..plain }, -42, "-42  "),
+            (FormatSpec { width: 2, ..plain }, 1234, "1234"),
+            (FormatSpec { ..plain }, i64::MIN, "-9223372036854775808"),
+        ] {
+            assert_eq!(spec.signed(number), expected, "{spec:?} {number}");
+        }
+    }
+
+    #[test]
+    fn flags_of_unsigned_integers_have_the_effects_they_have_in_c() {
+        let plain = FormatSpec::default();
+        for (spec, number, letter, expected) in [
+            (FormatSpec { is_alternate: true, ..plain }, 8, 'o', "010"),
+            (FormatSpec { is_alternate: true, ..plain }, 0, 'o', "0"),
+            (FormatSpec { is_alternate: true, ..plain }, 0, 'x', "0"),
+            (FormatSpec { is_alternate: true, ..plain }, 255, 'X', "0XFF"),
+            (FormatSpec { is_alternate: true, has_zeros: true, width: 8, ..plain }, 255, 'x', "0x0000ff"),
+            (FormatSpec { is_alternate: true, width: 8, ..plain }, 255, 'x', "    0xff"),
+            (FormatSpec { is_alternate: true, is_left: true, width: 8, ..plain }, 255, 'x', "0xff    "),
+            (FormatSpec { has_plus: true, ..plain }, 7, 'u', "7"),
+            (FormatSpec { precision: Some(4), ..plain }, 255, 'x', "00ff"),
+            (FormatSpec { precision: Some(4), is_alternate: true, ..plain }, 43981, 'x', "0xabcd"),
+            (FormatSpec { is_alternate: true, precision: Some(6), ..plain }, 255, 'x', "0x0000ff"),
+            (FormatSpec { is_alternate: true, precision: Some(0), ..plain }, 0, 'x', ""),
+            (FormatSpec { is_alternate: true, precision: Some(0), ..plain }, 0, 'o', "0"),
+            (FormatSpec { is_alternate: true, precision: Some(6), ..plain }, 8, 'o', "000010"),
+        ] {
+            assert_eq!(spec.unsigned(number, letter), expected, "{spec:?} {letter} {number}");
+        }
+    }
+
+    #[test]
+    fn flags_of_reals_have_the_effects_they_have_in_c() {
+        let plain = FormatSpec::default();
+        for (spec, number, letter, expected) in [
+            (FormatSpec { precision: Some(0), ..plain }, 2.5, 'f', "2"),
+            (FormatSpec { precision: Some(0), is_alternate: true, ..plain }, 2.0, 'f', "2."),
+            (FormatSpec { ..plain }, -0.0, 'f', "-0.000000"),
+            (FormatSpec { has_plus: true, ..plain }, 12345.678, 'e', "+1.234568e+04"),
+            (FormatSpec { precision: Some(0), ..plain }, 15.0, 'e', "2e+01"),
+            (FormatSpec { precision: Some(2), ..plain }, 1e100, 'e', "1.00e+100"),
+            (FormatSpec { precision: Some(2), ..plain }, 1e-7, 'E', "1.00E-07"),
+            (FormatSpec { ..plain }, 0.0001, 'g', "0.0001"),
+            (FormatSpec { ..plain }, 1e-5, 'g', "1e-05"),
+            (FormatSpec { ..plain }, 999999.5, 'g', "1e+06"),
+            (FormatSpec { ..plain }, 999999.0, 'g', "999999"),
+            (FormatSpec { ..plain }, 100000.0, 'g', "100000"),
+            (FormatSpec { precision: Some(0), ..plain }, 25.0, 'g', "2e+01"),
+            (FormatSpec { precision: Some(3), ..plain }, 1234.0, 'g', "1.23e+03"),
+            (FormatSpec { precision: Some(10), ..plain }, 0.1, 'g', "0.1"),
+            (FormatSpec { is_alternate: true, ..plain }, 1.5, 'g', "1.50000"),
+            (FormatSpec { ..plain }, 0.0, 'g', "0"),
+            (FormatSpec { is_alternate: true, precision: Some(3), ..plain }, 1e10, 'g', "1.00e+10"),
+            (FormatSpec { has_zeros: true, width: 9, ..plain }, -1.5, 'f', "-1.500000"),
+            (FormatSpec { is_left: true, width: 12, precision: Some(1), ..plain }, 1.25, 'f', "1.2         "),
+        ] {
+            assert_eq!(spec.real(number, letter), expected, "{spec:?} {letter} {number}");
+        }
+    }
+
+    #[test]
+    fn the_precision_of_a_text_is_its_maximum_number_of_bytes() {
+        let of = |precision, width| FormatSpec { precision, width, ..FormatSpec::default() }.text(b"abc");
+
+        assert_eq!([of(Some(2), 0), of(Some(3), 0), of(Some(4), 0)], [&b"ab"[..], b"abc", b"abc"]);
+        assert_eq!([of(Some(0), 2), of(None, 3), of(None, 4)], [&b"  "[..], b"abc", b" abc"]);
     }
 }

@@ -96,8 +96,8 @@ impl Record for Compress {
     fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == VAL {
             // Values put to VAL count as new samples.
-            let samples = numbers(&Value::Array(self.value.clone()));
-            self.add(&samples);
+            let samples = Value::Array(self.value.clone());
+            self.add(numbers(&samples));
             return Ok(());
         }
         self.restart();
@@ -122,7 +122,7 @@ impl Record for Compress {
             step.lock().common.raise(Status::LINK, INVALID);
             true
         } else {
-            step.lock().take(&samples)
+            step.lock().take(samples)
         };
         if !is_whole {
             return ProcessOutcome::NoForward;
@@ -135,11 +135,11 @@ impl Record for Compress {
 }
 
 /// The elements of a fetched value, as numbers.
-fn numbers(value: &Value) -> Vec<f64> {
+fn numbers(value: &Value) -> &[f64] {
     match value {
-        Value::Array(Array::F64(numbers)) => numbers.to_vec(),
-        Value::Scalar(Scalar::F64(number)) => vec![*number],
-        _ => Vec::new(),
+        Value::Array(Array::F64(numbers)) => numbers,
+        Value::Scalar(Scalar::F64(number)) => std::slice::from_ref(number),
+        _ => &[],
     }
 }
 

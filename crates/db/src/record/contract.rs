@@ -8,7 +8,7 @@ use fodo_lock::{Mutex, Rank};
 
 use crate::calc::CalcError;
 use crate::common::Common;
-use crate::field::{FieldInfo, PLAIN, Slot};
+use crate::field::{DEVICE, Dbf, FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::process::engine::EngineCall;
 use crate::process::post::{RecordPosts, reading};
@@ -33,6 +33,11 @@ impl RecordType {
     pub(crate) fn field_with(&self, attribute: u32) -> Option<u16> {
         let index = self.rows.iter().position(|row| row.has(attribute))?;
         Some(Common::COUNT + index as u16)
+    }
+
+    /// Whether the device support of this type writes OUT; otherwise it reads INP.
+    pub(crate) fn has_output(&self) -> bool {
+        self.rows.iter().find(|row| row.has(DEVICE)).is_some_and(|row| row.dbf == Dbf::OutLink)
     }
 
     /// Whether a change of a link's target may process records of this type whose SCAN is I/O Intr.
@@ -279,7 +284,7 @@ macro_rules! record_type {
 pub(crate) use record_type;
 
 /// VALUE and LOG.
-pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+pub(crate) const CHANGED: EventMask = EventMask::VALUE.with(EventMask::LOG);
 
 /// Posts VAL if the alarm has changed or `changes` is not empty. Returns the mask of that post.
 pub(crate) fn post_value<R: Record>(record: &mut R, changes: EventMask, posts: &mut RecordPosts) -> EventMask {

@@ -6,8 +6,8 @@ pub(crate) use crate::device::{DeviceSupport, stream};
 use crate::link::Link;
 use crate::menu::{INVALID, MAJOR};
 use crate::process::step::{Element, LinkError, ProcessOutcome, Step};
-use crate::record::Record;
 use crate::record::simulation::{self, InputSource, Simulated, input_source};
+use crate::record::{Record, program};
 use crate::strftime::strftime;
 
 /// The result of reading an input.
@@ -94,7 +94,12 @@ pub(crate) fn process<R: InputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOutc
 /// Reads INP, or SIOL in simulation mode, and sets the time stamp. `Err`: the record waits.
 fn read<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Result<ReadResult, ProcessOutcome> {
     let read = match input_source::<R, R::SimulatedValue>(step) {
-        InputSource::Device => read_device(step).ok_or(ProcessOutcome::Waiting)?,
+        InputSource::Device => {
+            let read = read_device(step).ok_or(ProcessOutcome::Waiting)?;
+            simulation::stamp(step);
+            program::stamp_input(step);
+            return Ok(read);
+        }
         InputSource::Simulation { value, is_raw } => {
             let record = step.lock();
             record.simulate(value, is_raw);
@@ -132,6 +137,14 @@ fn read_device<R: InputRecord>(step: &mut Step<'_, '_, R>) -> Option<ReadResult>
 /// Reads INP for Soft Channel and Async Soft Channel, and takes the time stamp of the source if TSE requests that.
 fn fetch<R: InputRecord, T: Element>(step: &mut Step<'_, '_, R>, device: DeviceSupport) -> InputValue<T> {
     let is_async = device == DeviceSupport::Async;
+    if device == DeviceSupport::Program {
+        let element = |value: Value| value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
+        return match program::read(step) {
+            Ok(None) => InputValue::Nothing,
+            Ok(Some(value)) => element(value).map_or(InputValue::Failed, InputValue::Value),
+            Err(LinkError) => InputValue::Failed,
+        };
+    }
     if let Some(value) = value_without_link(step, device, T::KIND) {
         let value = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
         return value.map_or(InputValue::Failed, InputValue::Value);
@@ -185,6 +198,7 @@ fn value_without_link<R: InputRecord>(step: &mut Step<'_, '_, R>, device: Device
         DeviceSupport::State => Some(u16::from(step.state(&address)).into()),
         DeviceSupport::Environment => Some(step.site().variable(&address.to_str()).unwrap_or(Text::EMPTY).into()),
         DeviceSupport::Soft | DeviceSupport::Raw | DeviceSupport::Async | DeviceSupport::Stdio => None,
+        DeviceSupport::Program | DeviceSupport::ProgramOutput => None,
     }
 }
 

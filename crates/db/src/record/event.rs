@@ -7,9 +7,10 @@ use crate::field::record_fields;
 use crate::process::post::RecordPosts;
 use crate::process::scan::event_name;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
+use crate::record::device::DeviceSupport;
 use crate::record::long_text::cut;
 use crate::record::simulation::{self, InputSource, input_source, set_constant, simulated};
-use crate::record::{Record, record_type};
+use crate::record::{Record, program, record_type};
 
 record_fields! {
     /// A record that posts an event.
@@ -28,7 +29,7 @@ record_fields! {
     }
 }
 
-record_type!(Event, "event", ["Soft Channel"], VAL);
+record_type!(Event, "event", ["Soft Channel", "Program"], VAL);
 simulated!(Event, has_raw: false);
 
 impl Record for Event {
@@ -51,8 +52,10 @@ impl Record for Event {
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
         let mut is_read = true;
-        match input_source(step) {
-            InputSource::Device => match step.read_link::<Text>("INP", |event| &event.input) {
+        let source = input_source(step);
+        let is_of_device = matches!(source, InputSource::Device);
+        match source {
+            InputSource::Device => match read(step) {
                 // UDF stays set if the link has no value to read, as in Base.
                 Ok(None) => {}
                 Ok(Some(value)) => step.lock().store(value),
@@ -74,11 +77,22 @@ impl Record for Event {
             step.post_event(event);
         }
         simulation::stamp(step);
+        if is_of_device {
+            program::stamp_input(step);
+        }
         step.post(|event, posts| {
             let mask = posts.alarms(event);
             posts.post(event, VAL, mask | EventMask::VALUE);
         });
         ProcessOutcome::done(is_read)
+    }
+}
+
+/// Reads INP, or the text that the program set.
+fn read(step: &mut Step<'_, '_, Event>) -> Result<Option<Text>, LinkError> {
+    match DeviceSupport::of(step.lock()) {
+        DeviceSupport::Program => program::read_text(step),
+        _ => step.read_link("INP", |event| &event.input),
     }
 }
 

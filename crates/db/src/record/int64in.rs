@@ -5,6 +5,6 @@ crate::record::longin::integer_input!(
     "int64in",
     Int64,
     i64,
-    ["Soft Channel", "Async Soft Channel"],
+    ["Soft Channel", "Async Soft Channel", "Program"],
     severities {}
 );

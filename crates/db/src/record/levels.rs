@@ -353,3 +353,78 @@ pub(crate) fn monitor<R: HasAlarmLimits>(record: &mut R, posts: &mut RecordPosts
     let left = record.deadbands().left();
     post_value(record, left, posts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(value: i32, last_alarmed: i32) -> AlarmLimits<i32> {
+        AlarmLimits {
+            value,
+            hysteresis: 2,
+            last_alarmed,
+            hihi: (3, 20),
+            lolo: (3, -20),
+            high: (1, 10),
+            low: (1, -10),
+            display: Limits::default(),
+            units: Text::EMPTY,
+        }
+    }
+
+    #[test]
+    fn a_range_begins_at_its_limit_and_ends_beyond_the_hysteresis() {
+        use AlarmRange::{High, Hihi, Lolo, Low, Normal};
+        for (value, expected) in
+            [(-20, Lolo), (-19, Low), (-10, Low), (-9, Normal), (9, Normal), (10, High), (19, High), (20, Hihi)]
+        {
+            assert_eq!(limits(value, 0).range(), expected, "{value}");
+        }
+        for (value, last, expected) in [
+            (18, 20, Hihi),
+            (17, 20, High),
+            (8, 10, High),
+            (7, 10, Normal),
+            (8, 20, Normal),
+            (-18, -20, Lolo),
+            (-17, -20, Low),
+            (-8, -10, Low),
+            (-7, -10, Normal),
+        ] {
+            assert_eq!(limits(value, last).range(), expected, "{value} after {last}");
+        }
+        let mut without_severity = limits(20, 0);
+        without_severity.hihi.0 = NO_ALARM;
+        assert_eq!(without_severity.range(), High);
+    }
+
+    #[test]
+    fn an_alarm_filter_delays_a_new_range_by_its_time() {
+        let after = |time_s, mut state: f64, range, elapsed_s| {
+            let filtered = filtered(range, AlarmFilter { time_s, state: &mut state, elapsed_s });
+            (filtered, state)
+        };
+
+        assert_eq!(after(2.0, 0.0, 4, 0.5), (None, 4.0), "the first value passes");
+        assert_eq!(after(2.0, 3.0, 4, 0.0), (Some(3), 3.0), "no time has passed");
+        assert_eq!(after(2.0, 3.0, 4, -5.0), (Some(3), 3.0), "the clock was set back");
+        assert_eq!(after(1.0, 3.0, 4, 1.0), (Some(3), 3.5), "half of the way");
+        assert_eq!(after(1.0, 3.0, 4, 3.0), (Some(4), -3.75), "more than 63 % of the way");
+        assert_eq!(after(1.0, -4.0, 3, 1.0), (Some(4), -3.5), "and back");
+        assert_eq!(after(1.0, -4.0, 3, 3.0), (Some(3), 3.25), "more than 63 % of the way back");
+        for off in [0.0, -1.0, f64::NAN] {
+            assert_eq!(after(off, 3.0, 4, 1.0), (None, 0.0), "{off}");
+        }
+    }
+
+    #[test]
+    fn a_deadband_is_left_by_a_larger_change_and_a_negative_one_by_any_value() {
+        let left = |value: i32, mut last: i32, deadband| (value.leaves_deadband(&mut last, deadband), last);
+
+        assert_eq!([left(12, 10, 2), left(13, 10, 2), left(7, 10, 2)], [(false, 10), (true, 13), (true, 7)]);
+        assert_eq!([left(10, 10, 0), left(10, 10, -1)], [(false, 10), (true, 10)]);
+        assert_eq!(left(i32::MAX, i32::MIN, i32::MAX), (true, i32::MAX));
+        let left = |value: f64, mut last: f64, deadband| (value.leaves_deadband(&mut last, deadband), last);
+        assert_eq!([left(12.0, 10.0, 2.0), left(12.5, 10.0, 2.0)], [(false, 10.0), (true, 12.5)]);
+    }
+}

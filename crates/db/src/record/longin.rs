@@ -94,6 +94,6 @@ integer_input!(
     "longin",
     Long,
     i32,
-    ["Soft Channel", "Async Soft Channel", "General Time"],
+    ["Soft Channel", "Async Soft Channel", "General Time", "Program"],
     severities { PROP }
 );

@@ -44,7 +44,7 @@ macro_rules! integer_output {
             }
         }
 
-        record_type!($record, $name, ["Soft Channel", "Async Soft Channel"], SIMM);
+        record_type!($record, $name, ["Soft Channel", "Async Soft Channel", "Program"], SIMM);
         alarm_limits!($record, $number);
         simulated!($record, has_raw: false);
 output_fields!($record);

@@ -10,7 +10,7 @@ use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::device::{DeviceSupport, check_environment};
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::simulation::{self, Simulated, SimulationMode, simulated, simulation_mode};
-use crate::record::{Record, record_type};
+use crate::record::{Record, program, record_type};
 
 record_fields! {
     /// A long string input.
@@ -27,7 +27,7 @@ record_fields! {
     }
 }
 
-record_type!(Lsi, "lsi", ["Soft Channel", "getenv"], VAL);
+record_type!(Lsi, "lsi", ["Soft Channel", "getenv", "Program"], VAL);
 simulated!(Lsi, has_raw: false);
 long_text_record!(Lsi);
 
@@ -52,21 +52,23 @@ impl Record for Lsi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
-        let is_environment = DeviceSupport::of(step.lock()) == DeviceSupport::Environment;
+        let device = DeviceSupport::of(step.lock());
+        let is_environment = device == DeviceSupport::Environment;
         let mode = simulation_mode(step);
         // Soft Channel does not clear UDF, as in Base.
-        let is_defined = is_environment || mode != SimulationMode::Device;
+        let is_defined = is_environment || device == DeviceSupport::Program || mode != SimulationMode::Device;
         let fetched = match mode {
             SimulationMode::Device if is_environment => {
                 let name = step.lock().input.address();
                 Ok(Some(step.site().variable(&name.to_str()).unwrap_or(Text::EMPTY)))
             }
+            SimulationMode::Device if device == DeviceSupport::Program => program::read_text(step),
             SimulationMode::Device => fetch(step, "INP", Lsi::input),
             SimulationMode::Simulated { .. } => fetch(step, "SIOL", Lsi::value_link),
             SimulationMode::Invalid => Err(LinkError),
             SimulationMode::Waiting(delay_s) => return step.complete_after(delay_s),
         };
-        if mode == SimulationMode::Device && matches!(fetched, Ok(Some(_))) {
+        if mode == SimulationMode::Device && device == DeviceSupport::Soft && matches!(fetched, Ok(Some(_))) {
             step.stamp_from(Lsi::input);
         }
         if let Ok(text) = &fetched {
@@ -80,6 +82,9 @@ impl Record for Lsi {
         }
         check_environment(step, Lsi::input);
         simulation::stamp(step);
+        if mode == SimulationMode::Device {
+            program::stamp_input(step);
+        }
         step.post(long_text::monitor);
         ProcessOutcome::done(fetched.is_ok())
     }

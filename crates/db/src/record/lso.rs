@@ -7,6 +7,7 @@ use crate::field::record_fields;
 use crate::menu::{self, CLOSED_LOOP, INVALID};
 use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
+use crate::record::device::DeviceSupport;
 use crate::record::long_text::{self, SIZE_MIN, fetch, long_text_record};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
@@ -31,7 +32,7 @@ record_fields! {
     }
 }
 
-record_type!(Lso, "lso", ["Soft Channel", "Async Soft Channel", "stdio"], VAL);
+record_type!(Lso, "lso", ["Soft Channel", "Async Soft Channel", "stdio", "Program"], VAL);
 simulated!(Lso, has_raw: false);
 output_fields!(Lso);
 long_text_record!(Lso);
@@ -70,6 +71,11 @@ impl OutputRecord for Lso {
     /// A text that was never set is written without a NUL.
     fn value(&self) -> Value {
         if self.length == 0 { Value::from(Vec::<u8>::new()) } else { self.value.clone().into() }
+    }
+
+    fn value_to_write(&mut self) -> Option<Value> {
+        let is_of_program = DeviceSupport::of(self) == DeviceSupport::Program;
+        Some(if is_of_program { self.value.clone().into() } else { self.value() })
     }
 
     fn to_target_kind(value: Value, to: Option<Kind>) -> Option<Value> {

@@ -36,7 +36,7 @@ record_fields! {
 }
 
 record_type!(
-    Mbbi, "mbbi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"],
+    Mbbi, "mbbi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Program"],
     VAL RVAL SIMM ZRST FFST
 );
 simulated!(Mbbi, has_raw: true);

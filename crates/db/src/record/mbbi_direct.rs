@@ -35,7 +35,7 @@ record_fields! {
 }
 
 record_type!(
-    MbbiDirect, "mbbiDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"],
+    MbbiDirect, "mbbiDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Program"],
     VAL RVAL B0
 );
 simulated!(MbbiDirect, has_raw: true);

@@ -40,7 +40,7 @@ record_fields! {
 }
 
 record_type!(
-    Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"],
+    Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Program"],
     VAL RVAL RBV SIMM ZRVL FFVL ZRST FFST
 );
 simulated!(Mbbo, has_raw: true);

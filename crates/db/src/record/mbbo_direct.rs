@@ -42,7 +42,7 @@ record_fields! {
 }
 
 record_type!(
-    MbboDirect, "mbboDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"],
+    MbboDirect, "mbboDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Program"],
     RVAL RBV SIMM B0
 );
 simulated!(MbboDirect, has_raw: true);

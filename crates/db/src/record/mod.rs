@@ -41,6 +41,7 @@ mod mbbo_direct;
 mod output;
 mod permissive;
 mod printf;
+mod program;
 pub(crate) mod registry;
 mod scalcout;
 mod sel;

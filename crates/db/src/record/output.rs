@@ -6,9 +6,9 @@ use crate::link::{Link, Target};
 use crate::menu::{CLOSED_LOOP, INVALID, RAW};
 use crate::process::post::RecordPosts;
 use crate::process::step::{Element, LinkError, ProcessOutcome, Step};
-use crate::record::Record;
 use crate::record::device::{DeviceSupport, stream};
 use crate::record::simulation::{OutputTarget, Simulated, output_target, time_source};
+use crate::record::{Record, program};
 
 /// The fields of an output; [`output_fields!`] implements it.
 pub(crate) trait OutputFields: Record + Sized {
@@ -120,9 +120,14 @@ pub(crate) enum WriteResult {
 
 /// Processes an output record.
 pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOutcome {
-    let mut is_ok = step.is_completion || R::prepare(step);
+    let set = program::take_set(step);
+    let mut is_ok = step.is_completion && set.is_none() || R::prepare(step);
     step.lock().check();
-    match drive(step) {
+    let written = match &set {
+        Some(set) => WriteResult::Done { is_ok: program::accept_set(step, set) },
+        None => drive(step),
+    };
+    match written {
         WriteResult::Suppressed => {}
         WriteResult::Done { is_ok: is_written } => is_ok = is_written && (is_ok || !R::REPORTS_READ_FAILURE),
         WriteResult::Waiting(outcome) => return outcome,
@@ -131,6 +136,9 @@ pub(crate) fn process<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> ProcessOut
         R::stamp_completion(step);
     }
     R::finish(step);
+    if let Some(set) = &set {
+        set.stamp(step.lock().common());
+    }
     step.post(R::monitor);
     ProcessOutcome::done(is_ok)
 }
@@ -220,9 +228,12 @@ fn drive<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
     }
 }
 
-/// Writes the value through OUT (Soft Channel, Raw and Async Soft Channel), or as a line (stdio).
+/// Writes the value through OUT (Soft Channel, Raw and Async Soft Channel), as a line (stdio), or to the program.
 pub(crate) fn write_link<R: OutputRecord>(step: &mut Step<'_, '_, R>) -> WriteResult {
     let device = DeviceSupport::of(step.lock());
+    if device == DeviceSupport::Program {
+        return program::write(step);
+    }
     let is_async = device == DeviceSupport::Async;
     if is_async && step.is_completion {
         return WriteResult::Done { is_ok: true };

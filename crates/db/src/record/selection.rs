@@ -108,4 +108,31 @@ mod tests {
         assert_eq!(Selection { offset: -4, ..selection }.links(), None);
         assert_eq!(Selection { number: 16, offset: 0, ..selection }.links(), None);
     }
+
+    #[test]
+    fn the_first_and_the_last_link_can_be_selected_and_none_beyond_them() {
+        let specified = |number, offset| Selection { mode: SPECIFIED, number, offset, shift: 0 }.links();
+        let masked = |shift| Selection { mode: MASK, number: 0x8001, offset: 0, shift }.links();
+
+        assert_eq!([specified(0, 0), specified(15, 0), specified(16, -1)], [Some(1), Some(1 << 15), Some(1 << 15)]);
+        assert_eq!([specified(0, -1), specified(15, 1)], [None, None]);
+        assert_eq!([masked(0), masked(15), masked(-15)], [Some(0x8001), Some(1), Some(0x8000)]);
+        assert_eq!([masked(16), masked(-16)], [None, None]);
+        assert_eq!(Selection { mode: ALL, number: 99, offset: 0, shift: 99 }.links(), Some(u16::MAX));
+        assert_eq!(Selection { mode: 3, number: 0, offset: 0, shift: 0 }.links(), None);
+        assert_eq!(indices(0x8005).collect::<Vec<usize>>(), [0, 2, 15]);
+    }
+
+    #[test]
+    fn a_selection_from_one_selects_no_link_for_zero() {
+        let numbers = [0, 1, 8, 9];
+
+        assert_eq!(
+            numbers.map(|number| selected_from_one(SPECIFIED, number, 8)),
+            [Some(0), Some(1), Some(1 << 7), None]
+        );
+        assert_eq!(selected_from_one(ALL, 9, 8), Some(u16::MAX));
+        assert_eq!(selected_from_one(MASK, 9, 8), Some(9));
+        assert_eq!(selected_from_one(3, 1, 8), None);
+    }
 }

@@ -31,7 +31,11 @@ record_fields! {
     }
 }
 
-record_type!(StringIn, "stringin", ["Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time", "getenv"]);
+record_type!(
+    StringIn,
+    "stringin",
+    ["Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time", "getenv", "Program"]
+);
 simulated!(StringIn, has_raw: false);
 input_fields!(StringIn, Text, simulated: Text);
 

@@ -34,7 +34,7 @@ record_fields! {
     }
 }
 
-record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel", "stdio"]);
+record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel", "stdio", "Program"]);
 simulated!(StringOut, has_raw: false);
 output_fields!(StringOut);
 

@@ -1,16 +1,17 @@
 //! subArray: a part of another array.
 
-use fodo_data::{Array, ConvertError, Kind, Limits, Meta, Value};
+use fodo_data::{Array, ConvertError, Kind, Limits, Meta};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::process::post::RecordPosts;
-use crate::process::put::fitting;
+use crate::process::put::of_kind;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
 use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
-use crate::record::{CHANGED, Record, post_value, raise_undefined, record_type};
+use crate::record::device::DeviceSupport;
+use crate::record::{CHANGED, Record, post_value, program, raise_undefined, record_type};
 use crate::reference::KindAndCount;
 
 record_fields! {
@@ -37,7 +38,7 @@ record_fields! {
     }
 }
 
-record_type!(SubArray, "subArray", ["Soft Channel"], VAL);
+record_type!(SubArray, "subArray", ["Soft Channel", "Program"], VAL);
 
 impl Record for SubArray {
     fn init(&mut self) {
@@ -86,12 +87,21 @@ impl Record for SubArray {
             part.first = part.first.min(part.capacity - 1);
             part.kind()
         };
-        let fetched = step.read_link_array("INP", |part| &part.input, kind);
+        let is_of_program = DeviceSupport::of(step.lock()) == DeviceSupport::Program;
+        let fetched = match is_of_program {
+            true => program::read(step),
+            false => {
+                // Numbers are converted after the cut, so that only NELM elements are converted.
+                let there = step.kind_at(|part| &part.input).filter(|there| *there != Kind::Text);
+                let read_as = there.filter(|_| kind != Kind::Text).unwrap_or(kind);
+                step.read_link_array("INP", |part| &part.input, read_as)
+            }
+        };
         let is_read = {
             let part = step.lock();
             let is_ok = match fetched {
                 Ok(Some(value)) => {
-                    part.take(value);
+                    part.cut(&value.into_array());
                     true
                 }
                 Ok(None) => part.take_constants().is_ok(),
@@ -102,10 +112,11 @@ impl Record for SubArray {
             }
             is_ok && part.length > 0
         };
-        if is_read {
+        if is_read && !is_of_program {
             step.stamp_from(|part| &part.input);
         }
         step.stamp(None);
+        program::stamp_input(step);
         step.post(|part, posts| {
             part.common.undefined = u8::from(!is_read);
             raise_undefined(&mut part.common);
@@ -119,12 +130,6 @@ impl Record for SubArray {
 impl SubArray {
     fn kind(&self) -> Kind {
         kind_of(self.element_type)
-    }
-
-    fn take(&mut self, value: Value) {
-        if let Ok(array) = fitting(value, self.kind(), self.reach()) {
-            self.cut(&array);
-        }
     }
 
     /// Reads INP if it is empty or a constant.
@@ -143,9 +148,18 @@ impl SubArray {
         self.first.saturating_add(self.n_requested).min(self.capacity)
     }
 
-    /// Sets VAL to NELM elements, from index INDX on.
+    /// Sets VAL to NELM elements, from index INDX on. Of a longer array only the first MALM elements count. Elements that
+    /// cannot be converted change nothing.
     fn cut(&mut self, array: &Array) {
-        self.value = array.skipped(self.first as usize).truncated(self.n_requested as usize);
+        let (first, n) = (self.first as usize, self.reach().saturating_sub(self.first) as usize);
+        if array.kind() == self.kind() {
+            // Large arrays in the memory of the last value, whose pages exist, unless a client still receives it.
+            array.part_to(first, n, &mut self.value);
+        } else if let Ok(part) = of_kind(array.part(first, n), self.kind()) {
+            self.value = part;
+        } else {
+            return;
+        }
         self.count();
         self.common.undefined = 0;
     }

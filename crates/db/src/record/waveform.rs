@@ -8,8 +8,9 @@ use crate::link::Target;
 use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::array::{self, ArrayRecord, array_record};
+use crate::record::device::DeviceSupport;
 use crate::record::simulation::{self, simulated};
-use crate::record::{Record, record_type};
+use crate::record::{Record, program, record_type};
 use crate::reference::KindAndCount;
 
 record_fields! {
@@ -29,7 +30,7 @@ record_fields! {
     }
 }
 
-record_type!(Waveform, "waveform", ["Soft Channel"]);
+record_type!(Waveform, "waveform", ["Soft Channel", "Program", "Program Output"]);
 simulated!(Waveform, has_raw: false);
 array_record!(Waveform);
 
@@ -59,6 +60,9 @@ impl Record for Waveform {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
+        if DeviceSupport::of(step.lock()) == DeviceSupport::ProgramOutput {
+            return program::process_array(step);
+        }
         array::process_input(step, |waveform| &waveform.input, true)
     }
 }

@@ -26,6 +26,21 @@ pub enum Access {
     Write,
 }
 
+/// The client for which the rules decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessClient<'a> {
+    /// The user name.
+    pub user: &'a str,
+    /// The host.
+    pub host: &'a str,
+    /// How the client has identified itself: `ca`, `anonymous` or `x509`.
+    pub method: &'a str,
+    /// With `x509`, the common names of the authorities that issued its certificate, the root first, separated by line feeds.
+    pub authority: &'a str,
+    /// Whether the connection uses TLS.
+    pub is_encrypted: bool,
+}
+
 /// The decision of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessDecision {
@@ -46,6 +61,8 @@ pub struct AccessFile {
     user_groups: Vec<(String, HashSet<String>)>,
     /// HAG: name and hosts, in lower case.
     host_groups: Vec<(String, HashSet<String>)>,
+    /// AUTHORITY: name, and the common names of the certificate's authorities, the root first, separated by line feeds.
+    authorities: Vec<(String, String)>,
     /// ASG: name and content; DEFAULT is first.
     groups: Vec<(String, Group)>,
     /// Warnings about items that are skipped, as in Base; one line each.
@@ -60,7 +77,7 @@ struct Group {
     rules: Vec<Rule>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Rule {
     level: u32,
     granted: AccessDecision,
@@ -68,6 +85,12 @@ struct Rule {
     user_groups: Vec<usize>,
     /// The same for HAGs and the host.
     host_groups: Vec<usize>,
+    /// Methods of identification, in lower case. One of them must be that of the client; if empty, every method matches.
+    methods: Vec<String>,
+    /// Indices of AUTHORITYs. One of them must have issued the client's certificate; if empty, none is needed.
+    authorities: Vec<usize>,
+    /// Whether the connection must be encrypted. One of them must hold; if empty, every connection matches.
+    protocols: Vec<bool>,
     calc: Option<CompiledExpression>,
 }
 
@@ -159,10 +182,11 @@ impl Security {
         std::mem::replace(&mut state.is_met, is_met) != state.is_met
     }
 
-    /// The access rights of a user on a host to fields of a level in a group (the record's ASG).
+    /// The access rights of a client to fields of a level in a group (the record's ASG).
     ///
     /// Of the rules that match, the one with the most rights decides; of several such rules, the first one.
-    pub fn decide(&self, group: &str, level: AccessLevel, user: &str, host: &str) -> AccessDecision {
+    pub fn decide(&self, group: &str, level: AccessLevel, client: &AccessClient<'_>) -> AccessDecision {
+        let AccessClient { user, host, .. } = *client;
         let group = self.index.get(group).copied().unwrap_or(0);
         let (Some((_, group)), Some(state)) = (self.file.groups.get(group), self.states.get(group)) else {
             return AccessDecision::default();
@@ -171,6 +195,7 @@ impl Security {
         for (rule, is_met) in group.rules.iter().zip(&state.is_met) {
             let counts = *is_met && rule.granted.access > best.access && level as u32 <= rule.level;
             if counts
+                && rule.accepts_connection(client, &self.file.authorities)
                 && is_in(&self.file.user_groups, &rule.user_groups, |users| users.contains(user))
                 && is_in(&self.file.host_groups, &rule.host_groups, |hosts| hosts.contains(&host.to_ascii_lowercase()))
             {
@@ -178,6 +203,16 @@ impl Security {
             }
         }
         best
+    }
+}
+
+impl Rule {
+    /// Whether the conditions on the method, the authority and the protocol hold.
+    fn accepts_connection(&self, client: &AccessClient<'_>, authorities: &[(String, String)]) -> bool {
+        let is_issuer = |index: &usize| authorities.get(*index).is_some_and(|(_, chain)| chain == client.authority);
+        (self.methods.is_empty() || self.methods.iter().any(|method| method == client.method))
+            && (self.authorities.is_empty() || self.authorities.iter().any(is_issuer))
+            && (self.protocols.is_empty() || self.protocols.contains(&client.is_encrypted))
     }
 }
 
@@ -205,8 +240,41 @@ mod tests {
         Security::new(AccessFile::parse("test.acf", source.as_bytes(), "").unwrap())
     }
 
+    fn client<'a>(user: &'a str, host: &'a str) -> AccessClient<'a> {
+        AccessClient { user, host, method: "ca", ..AccessClient::default() }
+    }
+
+    #[test]
+    fn a_rule_requires_its_method_authority_and_protocol() {
+        let rules = security(
+            "AUTHORITY(ROOT, \"Lab Root\") { AUTHORITY(OPS, \"Ops CA\") } UAG(ops) { ann }
+             ASG(DEFAULT) { RULE(1, READ) { PROTOCOL(\"TLS\") } }
+             ASG(x509) { RULE(1, WRITE) { UAG(ops) METHOD(\"x509\") AUTHORITY(OPS) } }
+             ASG(any) { RULE(1, READ) { METHOD(\"X509\", \"ca\") PROTOCOL(\"TCP\", \"TLS\") } }",
+        );
+        let ann =
+            AccessClient { user: "ann", host: "h", method: "x509", authority: "Lab Root\nOps CA", is_encrypted: true };
+        let decide = |group: &str, client: AccessClient<'_>| rules.decide(group, Asl1, &client).access;
+
+        assert_eq!((decide("", ann), decide("", client("ann", "h"))), (Access::Read, Access::None));
+        assert_eq!(decide("x509", ann), Access::Write);
+        for other in [
+            AccessClient { user: "bob", ..ann },
+            AccessClient { method: "ca", ..ann },
+            AccessClient { method: "", ..ann },
+            AccessClient { authority: "Ops CA", ..ann },
+            AccessClient { authority: "Lab Root", ..ann },
+            AccessClient { authority: "", ..ann },
+            client("ann", "h"),
+        ] {
+            assert_eq!(decide("x509", other), Access::None, "{other:?}");
+        }
+        assert_eq!((decide("any", ann), decide("any", client("bob", "h"))), (Access::Read, Access::Read));
+        assert_eq!(decide("any", AccessClient { method: "anonymous", ..ann }), Access::None);
+    }
+
     fn access(security: &Security, group: &str, level: AccessLevel, user: &str, host: &str) -> Access {
-        security.decide(group, level, user, host).access
+        security.decide(group, level, &client(user, host)).access
     }
 
     #[test]
@@ -248,8 +316,8 @@ mod tests {
             "UAG(ops) { ann } ASG(DEFAULT) { RULE(0, WRITE, NOTRAPWRITE) RULE(1, WRITE, TRAPWRITE) { UAG(ops) } }",
         );
 
-        assert!(!rules.decide("", Asl0, "ann", "h").is_logged);
-        assert!(rules.decide("", Asl1, "ann", "h").is_logged);
+        assert!(!rules.decide("", Asl0, &client("ann", "h")).is_logged);
+        assert!(rules.decide("", Asl1, &client("ann", "h")).is_logged);
     }
 
     #[test]
@@ -294,5 +362,22 @@ mod tests {
         let rules = Security::new(file);
         assert_eq!(access(&rules, "", Asl1, "u", "10.0.0.1"), Access::Write);
         assert_eq!(access(&rules, "", Asl1, "u", "b"), Access::None);
+    }
+
+    #[test]
+    fn a_rule_does_not_apply_while_one_of_its_inputs_is_invalid() {
+        let mut security = security("ASG(DEFAULT) { INPA(a) INPC(c) RULE(1, WRITE) { CALC(\"A=0 && C=0\") } }");
+        let inputs: Vec<(AccessInput, String)> = security.inputs().map(|(input, pv)| (input, pv.to_owned())).collect();
+        assert_eq!(inputs.iter().map(|(_, pv)| pv.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        let mut accesses = Vec::new();
+        for (index, value) in
+            [(0, Some(0.0)), (1, Some(0.0)), (1, None), (0, None), (1, Some(0.0)), (0, Some(0.0)), (0, Some(1.0))]
+        {
+            security.set_input(inputs[index].0, value);
+            accesses.push(access(&security, "DEFAULT", Asl1, "u", "h"));
+        }
+
+        let (no, yes) = (Access::None, Access::Write);
+        assert_eq!(accesses, [no, yes, no, no, no, yes, no]);
     }
 }

@@ -152,7 +152,9 @@ impl<'a> AccessParser<'a> {
             }
             match &self.token {
                 DbToken::End => return,
-                DbToken::Bare(word) if ["UAG", "HAG", "ASG"].contains(&word.as_str()) && self.is_at_column_one() => {
+                DbToken::Bare(word)
+                    if ["UAG", "HAG", "AUTHORITY", "ASG"].contains(&word.as_str()) && self.is_at_column_one() =>
+                {
                     return;
                 }
                 _ => {}
@@ -164,12 +166,12 @@ impl<'a> AccessParser<'a> {
         self.lexer.error(self.place, "").column == 1
     }
 
-    /// Parses `UAG`, `HAG` or `ASG`, or skips an unknown item.
+    /// Parses `UAG`, `HAG`, `AUTHORITY` or `ASG`, or skips an unknown item.
     fn item(&mut self) -> Result<(), LoadError> {
         let place = self.place;
         let keyword = match &self.token {
             DbToken::Bare(word) if !is_number(word) => word.clone(),
-            _ => return Err(self.expected("UAG, HAG or ASG")),
+            _ => return Err(self.expected("UAG, HAG, AUTHORITY or ASG")),
         };
         match keyword.as_str() {
             "UAG" => {
@@ -180,20 +182,60 @@ impl<'a> AccessParser<'a> {
                 self.advance()?;
                 self.members(place, false)?;
             }
+            "AUTHORITY" => {
+                self.advance()?;
+                self.authority(place, "", 1)?;
+            }
             "ASG" => {
                 self.advance()?;
                 self.group()?;
             }
-            "RULE" | "CALC" => return Err(self.expected("UAG, HAG or ASG")),
-            word if input(word).is_some() => return Err(self.expected("UAG, HAG or ASG")),
+            "RULE" | "CALC" => return Err(self.expected("UAG, HAG, AUTHORITY or ASG")),
+            word if input(word).is_some() => return Err(self.expected("UAG, HAG, AUTHORITY or ASG")),
             word => {
                 self.advance()?;
                 self.skip('(', ')')?;
                 if self.is_mark('{') {
                     self.skip('{', '}')?;
                 }
-                self.warn(place, format!("unknown item \"{word}\" is skipped; known are UAG, HAG and ASG"));
+                self.warn(place, format!("unknown item \"{word}\" is skipped; known are UAG, HAG, AUTHORITY and ASG"));
             }
+        }
+        Ok(())
+    }
+
+    /// Parses an authority of certificates: its name in rules, its common name, and in braces the authorities below it. `above`:
+    /// the common names of those above it, each followed by a line feed.
+    ///
+    /// Source: EPICS Base, pull request 942 (which replaces 563, 618 and 641).
+    fn authority(&mut self, place: SourcePlace, above: &str, depth: usize) -> Result<(), LoadError> {
+        if depth > ACCESS_DEPTH_MAX {
+            return Err(self.lexer.error(place, "authorities are nested too deeply"));
+        }
+        let names = self.names('(', ')', "the name of an authority")?;
+        let (name, common_name) = match names.as_slice() {
+            [(name, _), (common_name, _)] => (Some(name), common_name),
+            [(common_name, _)] => (None, common_name),
+            _ => return Err(self.lexer.error(place, "expected AUTHORITY(NAME, \"common name\")")),
+        };
+        let chain = format!("{above}{common_name}");
+        if let Some(name) = name {
+            if self.found.authorities.iter().any(|(known, _)| known == name) {
+                return Err(self.lexer.error(place, format!("AUTHORITY \"{name}\" already exists")));
+            }
+            self.found.authorities.push((name.clone(), chain.clone()));
+        }
+        if self.is_mark('{') {
+            self.advance()?;
+            while !self.is_mark('}') {
+                let place = self.place;
+                match &self.token {
+                    DbToken::Bare(word) if word == "AUTHORITY" => self.advance()?,
+                    _ => return Err(self.expected("AUTHORITY or '}'")),
+                };
+                self.authority(place, &format!("{chain}\n"), depth + 1)?;
+            }
+            self.advance()?;
         }
         Ok(())
     }
@@ -295,7 +337,7 @@ impl<'a> AccessParser<'a> {
         }
         self.mark(')')?;
         let granted = AccessDecision { access: access.unwrap_or_default(), is_logged };
-        let mut rule = Rule { level, granted, user_groups: Vec::new(), host_groups: Vec::new(), calc: None };
+        let mut rule = Rule { level, granted, ..Rule::default() };
         let mut unknown = access.is_none().then_some(right);
         if self.is_mark('{') {
             self.advance()?;
@@ -325,9 +367,9 @@ impl<'a> AccessParser<'a> {
         }
     }
 
-    /// Parses `UAG(...)`, `HAG(...)` or `CALC(...)`. Returns the word if it is unknown.
+    /// Parses a condition such as `UAG(...)`. Returns the word if it is unknown.
     fn condition(&mut self, rule: &mut Rule) -> Result<Option<String>, LoadError> {
-        const WANTED: &str = "UAG, HAG or CALC";
+        const WANTED: &str = "UAG, HAG, METHOD, AUTHORITY, PROTOCOL or CALC";
         let keyword = match &self.token {
             DbToken::Bare(word) if !is_number(word) => word.clone(),
             _ => return Err(self.expected(WANTED)),
@@ -345,6 +387,34 @@ impl<'a> AccessParser<'a> {
                         continue;
                     };
                     if is_users { &mut rule.user_groups } else { &mut rule.host_groups }.push(index);
+                }
+            }
+            "METHOD" => {
+                self.advance()?;
+                let names = self.names('(', ')', "the name of a method, such as \"x509\"")?;
+                rule.methods.extend(names.into_iter().map(|(name, _)| name.to_ascii_lowercase()));
+            }
+            "PROTOCOL" => {
+                self.advance()?;
+                for (name, place) in self.names('(', ')', "\"TCP\" or \"TLS\"")? {
+                    match name.to_ascii_uppercase().as_str() {
+                        "TCP" => rule.protocols.push(false),
+                        "TLS" => rule.protocols.push(true),
+                        _ => self.errors.push(self.lexer.error(place, "a PROTOCOL is \"TCP\" or \"TLS\"")),
+                    }
+                }
+            }
+            "AUTHORITY" => {
+                self.advance()?;
+                for (name, place) in self.names('(', ')', "the name of an authority")? {
+                    let authorities = &self.found.authorities;
+                    let Some(index) = authorities.iter().position(|(known, _)| *known == name) else {
+                        let guess = suggestion(&name, authorities.iter().map(|(known, _)| known.as_str()));
+                        let message = format!("no AUTHORITY \"{name}\" is defined above this rule{guess}");
+                        self.errors.push(self.lexer.error(place, message));
+                        continue;
+                    };
+                    rule.authorities.push(index);
                 }
             }
             "CALC" => {
@@ -475,7 +545,7 @@ mod tests {
     #[test]
     fn an_access_file_error_names_its_position_and_the_expected_token() {
         for (source, expected) in [
-            ("", "1:1: expected UAG, HAG or ASG, found the end of the file"),
+            ("", "1:1: expected UAG, HAG, AUTHORITY or ASG, found the end of the file"),
             ("ASG(DEFAULT) {\n  FOO(1)\n}", "2:3: expected INPA to INPU, or RULE, found \"FOO\""),
             ("ASG(DEFAULT) {}", "1:15: expected INPA to INPU, or RULE, found '}'"),
             ("UAG(a) {}", "1:9: expected the name of a user, found '}'"),
@@ -483,14 +553,14 @@ mod tests {
             ("UAG(a) {x y}", "1:11: expected ',' or '}', found \"y\""),
             ("ASG(G) {RULE(-1, READ)}", "1:14: expected a security level, 0 or 1, found \"-1\""),
             ("ASG(G) {RULE(1, READ, LOUD)}", "1:23: expected TRAPWRITE or NOTRAPWRITE, found \"LOUD\""),
-            ("ASG(G) {RULE(1, READ) {}}", "1:24: expected UAG, HAG or CALC, found '}'"),
+            ("ASG(G) {RULE(1, READ) {}}", "1:24: expected UAG, HAG, METHOD, AUTHORITY, PROTOCOL or CALC, found '}'"),
             ("ASG(G) {RULE(1, READ) {UAG(a)}}", "1:28: no UAG \"a\" is defined above this rule"),
             ("UAG(a) UAG(a)", "1:8: UAG \"a\" already exists"),
             ("ASG(G) ASG(G)", "1:12: ASG \"G\" already exists"),
             ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: the CALC of a rule cannot contain ':='"),
             ("FOO(a) {b", "1:8: '{' is not closed"),
             ("FOO", "1:4: expected '(', found the end of the file"),
-            ("ASG(G) } \"", "1:8: expected UAG, HAG or ASG, found '}'"),
+            ("ASG(G) } \"", "1:8: expected UAG, HAG, AUTHORITY or ASG, found '}'"),
             ("ASG($(G))", "1:5: macro \"G\" is not defined; give it a value, G=..., or a default, $(G=...)"),
         ] {
             assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
@@ -504,19 +574,34 @@ mod tests {
     fn unknown_access_file_items_cause_a_warning_and_grant_nothing() {
         let file = parsed(
             "FOO(a, \"b\") {BAR(x) {y(z)}}\nASG(DEFAULT) {\n  RULE(1, RPC)\n\
-             RULE(1, WRITE) {METHOD(\"x509\")}\nRULE(1, READ)}",
+             RULE(1, WRITE) {SHIFT(\"night\")}\nRULE(1, READ)}",
         )
         .unwrap();
 
         assert_eq!(
             file.warnings(),
             [
-                "test.acf:1:1: unknown item \"FOO\" is skipped; known are UAG, HAG and ASG",
+                "test.acf:1:1: unknown item \"FOO\" is skipped; known are UAG, HAG, AUTHORITY and ASG",
                 "test.acf:3:3: this rule grants nothing, since \"RPC\" is unknown",
-                "test.acf:4:1: this rule grants nothing, since \"METHOD\" is unknown",
+                "test.acf:4:1: this rule grants nothing, since \"SHIFT\" is unknown",
             ]
         );
         assert_eq!(file.groups[0].1.rules.len(), 1);
+    }
+
+    #[test]
+    fn an_error_of_an_authority_names_its_position() {
+        for (source, expected) in [
+            ("ASG(G) {RULE(1, READ) {AUTHORITY(A)}}", "1:34: no AUTHORITY \"A\" is defined above this rule"),
+            ("AUTHORITY(A, b) AUTHORITY(A, c)", "1:17: AUTHORITY \"A\" already exists"),
+            ("AUTHORITY(A, b, c)", "1:1: expected AUTHORITY(NAME, \"common name\")"),
+            ("AUTHORITY(A, b) {UAG(c)}", "1:18: expected AUTHORITY or '}', found \"UAG\""),
+            ("ASG(G) {RULE(1, READ) {PROTOCOL(UDP)}}", "1:33: a PROTOCOL is \"TCP\" or \"TLS\""),
+        ] {
+            assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
+        }
+        let deep = "AUTHORITY(b) {".repeat(ACCESS_DEPTH_MAX + 1);
+        assert!(complaint(&deep).ends_with("authorities are nested too deeply"), "{}", complaint(&deep));
     }
 
     #[test]

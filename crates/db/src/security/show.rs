@@ -70,6 +70,18 @@ impl Security {
                 asks.push(format!("{word}({})", names.join(", ")));
             }
         }
+        let quoted = |names: &[&str]| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        if !rule.methods.is_empty() {
+            asks.push(format!("METHOD({})", quoted(&rule.methods.iter().map(String::as_str).collect::<Vec<_>>())));
+        }
+        if !rule.authorities.is_empty() {
+            let named = rule.authorities.iter().filter_map(|index| self.file.authorities.get(*index));
+            asks.push(format!("AUTHORITY({})", named.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")));
+        }
+        if !rule.protocols.is_empty() {
+            let names = rule.protocols.iter().map(|is_encrypted| if *is_encrypted { "TLS" } else { "TCP" });
+            asks.push(format!("PROTOCOL({})", quoted(&names.collect::<Vec<_>>())));
+        }
         if rule.calc.is_some() {
             asks.push(format!("CALC is {}", if is_met { "met" } else { "not met" }));
         }

@@ -1,4 +1,4 @@
-//! No client can block the processing lock by what it writes: delays, loops, and endlessly growing chains.
+//! No client can block the processing lock whatever it writes: delays, loops, and endlessly growing chains.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -189,4 +189,38 @@ fn mutually_triggering_cp_links_are_pending_at_most_once() {
 
     // At most three are pending, so the record is processed within the same call.
     assert_eq!(ioc.number("other"), before + 1.0);
+}
+
+#[test]
+fn a_long_string_has_the_size_of_sizv_and_a_put_is_truncated_to_it() {
+    for (sizv, size) in [("", 41), ("field(SIZV, 20)", 20), ("field(SIZV, 15)", 16)] {
+        for record_type in ["lsi", "lso", "printf"] {
+            let mut ioc = TestIoc::new(&format!("record({record_type}, x) {{ {sizv} }}"));
+            let field = ioc.database.channel("x.VAL$").unwrap().field;
+
+            let input = Input::Put { field, value: vec![b'a'; 60].into(), put: None };
+            ioc.database.handle(input, ioc.now, &mut ioc.events).unwrap();
+
+            assert_eq!(ioc.database.facts(field).count_max, size, "{record_type} {sizv}");
+            // A printf keeps no value before it is processed.
+            let n_elements = if record_type == "printf" { 1 } else { size };
+            assert_eq!(ioc.database.read(field).value.len(), n_elements as usize, "{record_type} {sizv}");
+        }
+    }
+}
+
+#[test]
+fn the_alarm_filter_counts_fractions_of_a_second() {
+    let mut ioc = TestIoc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) field(AFTC, 2) field(UDF, 0) }");
+    ioc.put("a", 1.0, None).unwrap();
+
+    let severities = [(); 5].map(|()| {
+        ioc.now = ioc.now + Duration::from_millis(500);
+        ioc.put("a", 9.0, None).unwrap();
+        ioc.database.read(ioc.field("a")).alarm.severity
+    });
+
+    // After 2.5 s the filter has covered 1 - 0.8^5 of the way, which is more than 63 %.
+    let none = Severity::None;
+    assert_eq!(severities, [none, none, none, none, Severity::Minor]);
 }

@@ -7,11 +7,12 @@ use fodo_db::{Event, ExternalLinkId, ExternalPvEvent, ExternalPvFacts, Input, Li
 
 use super::TestIoc;
 
-const DOUBLE: ExternalPvFacts = ExternalPvFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
-const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
+pub(super) const DOUBLE: ExternalPvFacts =
+    ExternalPvFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
+pub(super) const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
 
 /// The most recent link that the engine requested for a PV.
-fn link_to(ioc: &TestIoc, pv: &str) -> ExternalLinkId {
+pub(super) fn link_to(ioc: &TestIoc, pv: &str) -> ExternalLinkId {
     let added = |event: &Event| match event {
         Event::ExternalLinkAdded { link, name, .. } if name.to_str() == pv => Some(*link),
         _ => None,
@@ -19,7 +20,7 @@ fn link_to(ioc: &TestIoc, pv: &str) -> ExternalLinkId {
     ioc.events.iter().rev().find_map(added).unwrap()
 }
 
-fn reading(value: impl Into<Value>) -> Reading {
+pub(super) fn reading(value: impl Into<Value>) -> Reading {
     Reading { time: AT, ..Reading::bare(value.into()) }
 }
 
@@ -28,41 +29,41 @@ fn invalid(value: impl Into<Value>) -> Reading {
 }
 
 impl TestIoc {
-    fn deliver(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
+    pub(super) fn deliver(&mut self, link: ExternalLinkId, event: ExternalPvEvent) {
         self.database.handle(Input::ExternalPv { link, event }, self.now, &mut self.events).unwrap();
     }
 
     /// Simulates a server that connects a PV and sends this value.
-    fn connect(&mut self, pv: &str, facts: ExternalPvFacts, reading: Reading) -> ExternalLinkId {
+    pub(super) fn connect(&mut self, pv: &str, facts: ExternalPvFacts, reading: Reading) -> ExternalLinkId {
         let link = link_to(self, pv);
         self.deliver(link, ExternalPvEvent::Connected(facts));
         self.deliver(link, ExternalPvEvent::Updated(reading));
         link
     }
 
-    fn process(&mut self, record: &str) {
+    pub(super) fn process(&mut self, record: &str) {
         let done = self.put(&format!("{record}.PROC"), 1u8, None);
         assert!(matches!(done, Ok(()) | Err(PutError::ProcessingFailed)), "{record}: {done:?}");
     }
 
     /// STAT and SEVR of a record.
-    fn alarm(&self, record: &str) -> (Status, Severity) {
+    pub(super) fn alarm(&self, record: &str) -> (Status, Severity) {
         let alarm = self.database.read(self.field(record)).alarm;
         (alarm.status, alarm.severity)
     }
 
     /// The values written through links, with the numbers of those puts that wait for completion.
-    fn driven(&mut self) -> Vec<(Value, Option<u64>)> {
+    pub(super) fn driven(&mut self) -> Vec<(Value, Option<u64>)> {
         let events = std::mem::take(&mut self.events);
         let driven = events.into_iter().filter_map(|event| match event {
-            Event::ExternalPut { value, put, .. } => Some((value, put)),
+            Event::ExternalPut { value, put, is_awaited, .. } => Some((value, is_awaited.then_some(put))),
             _ => None,
         });
         driven.collect()
     }
 }
 
-const BROKEN: (Status, Severity) = (Status::LINK, Severity::Invalid);
+pub(super) const BROKEN: (Status, Severity) = (Status::LINK, Severity::Invalid);
 
 #[test]
 fn a_link_to_an_unknown_record_opens_an_external_pv_with_its_usage() {
@@ -215,7 +216,8 @@ fn async_soft_channel_completes_when_the_external_put_completes_or_disconnects()
     assert_eq!((ioc.done(), ioc.number("a.PACT")), (vec![7], 0.0));
 
     ioc.put("a", 2.0, Some(8)).unwrap();
-    assert_eq!(ioc.done(), []);
+    ioc.deliver(link, ExternalPvEvent::PutDone { put: first });
+    assert_eq!(ioc.done(), [], "the next put has another number");
     ioc.deliver(link, ExternalPvEvent::Disconnected);
     assert_eq!(ioc.done(), [8]);
 }
@@ -305,4 +307,65 @@ fn an_external_sdis_link_disables_the_record() {
     ioc.process("a");
 
     assert_eq!((ioc.number("a"), ioc.alarm("a").0), (1.0, Status::DISABLE));
+}
+
+#[test]
+fn a_value_is_converted_to_the_kind_of_the_external_pv_before_it_is_written() {
+    let mut ioc = TestIoc::new(
+        r#"record(stringout, t) { field(VAL, "1.5") field(OUT, "far:d CA") }
+        record(stringout, n) { field(VAL, "on") field(OUT, "far:e CA") }
+        record(ao, a) { field(VAL, 1) field(OUT, "far:f CA") }
+        record(aao, w) { field(FTVL, DOUBLE) field(NELM, 4) field(OUT, "far:w CA") }"#,
+    );
+    let states = ExternalPvFacts { kind: Kind::Enum, ..DOUBLE };
+    ioc.connect("far:d", DOUBLE, reading(0.0));
+    ioc.connect("far:e", states, reading(Value::Scalar(fodo_data::Scalar::Enum(0))));
+    ioc.connect("far:f", states, reading(Value::Scalar(fodo_data::Scalar::Enum(0))));
+    ioc.connect("far:w", ExternalPvFacts { count_max: 2, ..DOUBLE }, reading(vec![0.0]));
+    ioc.driven();
+    let mut driven_by = |record: &str| {
+        ioc.process(record);
+        ioc.driven().into_iter().map(|(value, _)| value).collect::<Vec<_>>()
+    };
+
+    assert_eq!(driven_by("t"), [Value::from(1.5)]);
+    assert_eq!(driven_by("n"), [Value::from("on")]);
+    assert_eq!(driven_by("a"), [Value::Scalar(fodo_data::Scalar::Enum(1))]);
+    assert_eq!(driven_by("w"), [], "an empty array is not written");
+    ioc.put("w", vec![1.0, 2.0, 3.0], None).unwrap();
+    assert_eq!(ioc.driven().into_iter().map(|(value, _)| value).collect::<Vec<_>>(), [Value::from(vec![1.0, 2.0])]);
+}
+
+#[test]
+fn a_transform_record_shows_the_state_of_a_link_to_another_ioc() {
+    let mut ioc = TestIoc::new(r#"record(transform, t) { field(INPB, "far:x CA") field(INPC, "t.A") field(INPD, 1) }"#);
+    let states = |ioc: &TestIoc| ["t.IBV", "t.ICV", "t.IDV"].map(|name| ioc.number(name));
+    assert_eq!(states(&ioc), [0.0, 2.0, 3.0], "not connected, local, constant");
+
+    let link = ioc.connect("far:x", DOUBLE, reading(1.0));
+    assert_eq!(states(&ioc), [1.0, 2.0, 3.0]);
+    ioc.deliver(link, ExternalPvEvent::Disconnected);
+    assert_eq!(states(&ioc), [0.0, 2.0, 3.0]);
+}
+
+#[test]
+fn an_acalcout_record_shows_the_state_of_each_link_to_an_array_of_another_ioc() {
+    let mut ioc = TestIoc::new(r#"record(acalcout, a) { field(INAA, "far:x CA") field(INCC, "far:y CA") }"#);
+    let posted = |ioc: &mut TestIoc| {
+        let events = std::mem::take(&mut ioc.events);
+        let fields = events.into_iter().filter_map(|event| match event {
+            Event::Posted { field, .. } => Some(field),
+            _ => None,
+        });
+        fields.collect::<Vec<_>>()
+    };
+    let watched = ["a.IAAV", "a.ICCV"].map(|name| ioc.field(name));
+    watched.iter().for_each(|field| ioc.database.watch(*field));
+
+    for (pv, state) in [("far:y", 1), ("far:x", 0)].map(|(pv, state)| (link_to(&ioc, pv), state)) {
+        ioc.deliver(pv, ExternalPvEvent::Connected(DOUBLE));
+        ioc.deliver(pv, ExternalPvEvent::Updated(reading(1.0)));
+        assert_eq!(posted(&mut ioc), [watched[state]]);
+    }
+    assert_eq!(["a.IAAV", "a.ICCV"].map(|name| ioc.number(name)), [1.0; 2]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fodo_data::Value;
+use fodo_data::{Array, Value};
 
 use super::{Oslo, TestIoc};
 
@@ -27,6 +27,39 @@ fn a_cp_link_with_a_filter_processes_only_on_passed_updates() {
     assert_eq!((ioc.number("near"), ioc.number("near.A")), (4.0, 19.0));
     assert_eq!(ioc.number("every"), 9.0);
     assert_eq!((ioc.number("later"), ioc.number("later.A")), (2.0, 18.0));
+}
+
+#[test]
+fn a_record_shares_the_array_that_it_reads_whole_and_copies_a_part() {
+    let mut ioc = TestIoc::new(
+        "record(waveform, source) { field(FTVL, DOUBLE) field(NELM, 6) }
+         record(waveform, copy) { field(FTVL, DOUBLE) field(NELM, 6) field(INP, source) }
+         record(subArray, whole) { field(FTVL, DOUBLE) field(MALM, 6) field(NELM, 6) field(INP, source) }
+         record(subArray, part) { field(FTVL, DOUBLE) field(MALM, 5) field(NELM, 3) field(INDX, 1) field(INP, source) }
+         record(subArray, long) { field(FTVL, LONG) field(MALM, 6) field(NELM, 2) field(INDX, 3) field(INP, source) }
+         record(compress, last) { field(ALG, \"Circular Buffer\") field(NSAM, 4) field(INP, source) }",
+    );
+    ioc.put("source", vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], None).unwrap();
+    for record in ["copy", "whole", "part", "long", "last"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+    let elements = |ioc: &TestIoc, name: &str| match ioc.database.read(ioc.field(name)).value {
+        Value::Array(Array::F64(elements)) => elements,
+        other => panic!("{other:?}"),
+    };
+
+    let source = elements(&ioc, "source");
+    assert!(["copy", "whole"].iter().all(|name| Arc::ptr_eq(&source, &elements(&ioc, name))));
+    assert_eq!(
+        (&**elements(&ioc, "part"), &**elements(&ioc, "last")),
+        (&[2.0, 3.0, 4.0][..], &[3.0, 4.0, 5.0, 6.0][..])
+    );
+
+    assert_eq!(ioc.database.read(ioc.field("long")).value, vec![4, 5].into());
+
+    // Only MALM elements of the source count.
+    ioc.put("part.INDX", 4_i32, None).unwrap();
+    assert_eq!(**elements(&ioc, "part"), [5.0]);
 }
 
 #[test]

@@ -49,3 +49,25 @@ impl<N> SearchedName<N> {
         self.period_ms = u32::try_from(period.as_millis()).unwrap_or(u32::MAX);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_owner_has_the_name_of_the_owner() {
+        let shared: Arc<str> = "a:b".into();
+
+        assert_eq!((shared.name(), "a:b".name(), Arc::new(shared.clone()).name()), ("a:b", "a:b", "a:b"));
+    }
+
+    #[test]
+    fn a_period_has_whole_milliseconds_and_at_most_49_days() {
+        let period = |period| SearchedName::new((), Instant::now(), period).period();
+
+        assert_eq!(period(Duration::from_micros(1999)), Duration::from_millis(1));
+        let longest = Duration::from_millis(u32::MAX.into());
+        assert_eq!(period(longest), longest);
+        assert_eq!(period(longest + Duration::from_millis(1)), longest);
+    }
+}

@@ -412,4 +412,13 @@ mod tests {
         assert_eq!(read(file.as_bytes(), None).unwrap().values[0].value, Content::Scalar(latin));
         assert_eq!(read(b"x.EGU \xb0C\n", None).unwrap().values[0].value, Content::Scalar(Text::from_bytes(b"\xb0C")));
     }
+
+    #[test]
+    fn the_elements_of_an_array_begin_at_its_bracket() {
+        let saved = read(b"a @array@ \"no\" } { \"1\" , \"\\\"}\"\n \"3\" }\nb 1\n", None).unwrap();
+
+        let elements = ["1", "\"}", "3"].map(Text::from).to_vec();
+        let array = SavedValue { pv: "a".into(), value: Content::Array(elements), line: 1 };
+        assert_eq!(saved.values, [array, scalar("b", "1", 3)]);
+    }
 }

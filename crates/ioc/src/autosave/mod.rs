@@ -39,6 +39,7 @@
 
 pub(crate) mod disk;
 pub mod format;
+pub(crate) mod info_sets;
 pub mod request;
 pub(crate) mod restore;
 pub(crate) mod saver;

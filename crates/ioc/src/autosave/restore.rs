@@ -1,10 +1,11 @@
 //! Restores record fields from save files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fodo_data::{Kind, Now, Scalar, Text, Value};
 use fodo_db::{Database, FieldRef, Input, Loader, Macros, RestoreError};
 
+use super::AutosaveSettings;
 use super::disk::{self, SaveFileSearch};
 use super::format::{self, Content, SaveFile, SavedValue};
 use super::status::{Health, SaveStatus};
@@ -44,6 +45,13 @@ pub struct FoundSaveFile {
     pub path: PathBuf,
     /// Its contents.
     pub saved: SaveFile,
+}
+
+/// A save file and the values to restore late: all, or those that the early pass could not restore.
+#[derive(Debug)]
+pub struct RestoredFile {
+    source: FoundSaveFile,
+    left: Option<Vec<SavedValue>>,
 }
 
 /// Messages about values that could not be restored; the restore continues.
@@ -92,6 +100,55 @@ impl RestoreFile {
                 (None, why)
             }
         }
+    }
+}
+
+/// Restores the files of the early pass and finds the files of the late pass. `files`: those of the early pass first.
+pub fn restore_early(
+    files: &mut [RestoreFile],
+    settings: &AutosaveSettings,
+    loader: &mut Loader,
+) -> (Vec<RestoredFile>, Messages) {
+    let (mut restored, mut complaints) = (Vec::new(), Messages::new());
+    for index in 0..files.len() {
+        let (before, rest) = files.split_at_mut(index);
+        let Some((file, rest)) = rest.split_first_mut() else { break };
+        let (source, trouble) = file.find(settings.takes_incomplete);
+        let is_second = before.iter().any(|other| other.path == file.path);
+        // Errors of the file itself were already reported in the first pass.
+        complaints.extend(if is_second { Vec::new() } else { trouble });
+        let Some(source) = source else { continue };
+        if !is_second {
+            complaints.extend(copy(&source, &file.path, settings));
+        }
+        let mut left = None;
+        if file.pass == RestorePass::Early {
+            let (later, trouble) = source.restore_early(loader);
+            left = Some(later);
+            // If the same file also has a late pass, that pass reports what cannot be restored.
+            let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, RestorePass::Late));
+            complaints.extend(if has_late { Vec::new() } else { trouble });
+        }
+        file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
+        restored.push(RestoredFile { source, left });
+    }
+    (restored, complaints)
+}
+
+/// Makes a backup copy of a restored file next to it, as synApps does.
+fn copy(source: &FoundSaveFile, path: &Path, settings: &AutosaveSettings) -> Messages {
+    let date = jiff::Zoned::now().strftime("_%y%m%d-%H%M%S").to_string();
+    let suffix = if settings.dates_copies { date } else { ".bu".to_owned() };
+    match disk::copy(&source.path, &disk::with_suffix(path, &suffix)) {
+        Ok(()) => Vec::new(),
+        Err(error) => vec![format!("cannot make a backup copy of {}: {error}", source.path.display())],
+    }
+}
+
+impl RestoredFile {
+    /// Restores the values of the late pass and those that the early pass could not restore.
+    pub fn restore_late(&self, database: &Database) -> Messages {
+        self.source.restore_late(database, self.left.as_deref())
     }
 }
 
@@ -215,6 +272,7 @@ fn holds(database: &Database, field: FieldRef, saved: &SavedValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Folder;
 
     const RECORDS: &[u8] = b"record(ao, x) { field(DOL, 7) field(PINI, YES) field(FLNK, n) }\n\
         record(calc, n) { field(INPA, n) field(CALC, \"A+1\") }\n\
@@ -239,6 +297,30 @@ mod tests {
     }
 
     #[test]
+    fn an_incomplete_file_is_found_only_if_incomplete_files_are_allowed() {
+        let folder = Folder::new();
+        let find = |n_missing: usize, takes_incomplete: bool| {
+            let path = folder.path("a.sav");
+            let text = format!("# autosave R5.11\n{}x 8\n<END>\n", format::missing_line(n_missing));
+            std::fs::write(&path, text).unwrap();
+            let mut file = RestoreFile {
+                path,
+                macros: None,
+                pass: RestorePass::Early,
+                is_expected: true,
+                outcome: String::new(),
+                health: Health::Unknown,
+            };
+            let (found, messages) = file.find(takes_incomplete);
+            (found.is_some(), messages.len(), file.health)
+        };
+
+        assert_eq!(find(0, false), (true, 0, Health::Good));
+        assert_eq!(find(1, false), (false, 1, Health::Failure));
+        assert_eq!(find(1, true), (true, 0, Health::Good));
+    }
+
+    #[test]
     fn early_restored_values_are_set_before_initialisation_and_arrays_after_it() {
         let file =
             "x.DOL 8\nx.SCAN 5\nm 1\nw @array@ { \"1\" \"2.5\" }\ne @array@ { \"2\" }\none 5\nl.VAL$ long text\n";
@@ -256,6 +338,23 @@ mod tests {
         assert_eq!(value(&database, "e").first(), Some(Scalar::Enum(2)));
         assert_eq!(format::value_line("one", &value(&database, "one")), "one @array@ { \"5\" }\n");
         assert_eq!(value(&database, "l.VAL$").long_text(), Some("long text".into()));
+    }
+
+    #[test]
+    fn a_saved_array_restores_its_first_element_to_a_field_with_one_value() {
+        let file = "x @array@ { \"8\" \"9\" }\nx.DESC @array@ { \"one\" \"two\" }\nm @array@ { \"1\" \"0\" }\n\
+            l.VAL$ @array@ { \"long text\" \"more\" }\nx.EGU @array@ { }\n";
+        let (source, mut loader) = (source(file), loader());
+
+        let (later, complaints) = source.restore_early(&mut loader);
+        let database = loader.finish().unwrap();
+        let complaints = [complaints, source.restore_late(&database, Some(&later))].concat();
+
+        assert_eq!(complaints, Vec::<String>::new());
+        assert_eq!((value(&database, "x"), value(&database, "x.DESC")), (Value::from(8.0), Value::from("one")));
+        assert_eq!(value(&database, "m").first(), Some(Scalar::Enum(1)));
+        assert_eq!(value(&database, "l.VAL$").long_text(), Some("long text".into()));
+        assert_eq!(value(&database, "x.EGU"), Value::from(""));
     }
 
     #[test]

@@ -170,3 +170,35 @@ impl SaverShared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use fodo_db::Loader;
+    use fodo_net::log::Level;
+
+    use super::*;
+    use crate::access_control::AccessControl;
+    use crate::autosave::set::SaveTrigger;
+    use crate::testing::Folder;
+
+    #[test]
+    fn a_set_that_cannot_be_saved_is_logged_and_counted() {
+        let mut loader = Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(b"record(ao, a) {}".to_vec())).unwrap();
+        let driver = DatabaseDriver::new(loader.finish().unwrap(), AccessControl::open());
+        let (sender, lines) = channel();
+        let saver = Saver::start(driver.clone(), Log::new(Level::Info, move |line| drop(sender.send(line.clone()))));
+        let (saver, folder) = (saver.unwrap(), Folder::new());
+        let every = SaveTrigger::Every(Duration::from_millis(1));
+
+        saver.add(SaveSet::new("s.req", folder.path("no/s.sav"), every, &[], driver.database())).unwrap();
+
+        let line = lines.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(line.level == Level::Error && line.what.contains("s.sav"), "{line:?}");
+        assert_eq!(format!("{saver:?}"), "Saver { .. }");
+        assert_eq!(saver.finish(), 1);
+    }
+}

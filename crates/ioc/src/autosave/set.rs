@@ -415,6 +415,29 @@ mod tests {
     }
 
     #[test]
+    fn a_set_is_saved_at_the_end_if_it_is_saved_periodically_or_its_last_save_has_failed() {
+        let (folder, database, settings) = (Folder::new(), database(), settings());
+        let trigger = database.field("a").unwrap();
+        let is_saved_at_the_end = |name: &str, when| {
+            let path = folder.path(name);
+            assert_eq!(set(path.clone(), when, &database).finish(&database, &settings), None);
+            path.exists()
+        };
+
+        assert!(is_saved_at_the_end("changed.sav", SaveTrigger::Changed(PERIOD)));
+        assert!(is_saved_at_the_end("periodic.sav", SaveTrigger::Every(PERIOD)));
+        assert!(!is_saved_at_the_end("triggered.sav", SaveTrigger::Triggered(trigger)));
+        assert!(!is_saved_at_the_end("manual.sav", SaveTrigger::Asked));
+
+        let mut failing = set(folder.path("later/s.sav"), SaveTrigger::Asked, &database);
+        assert!(failing.save(&database, &settings, Instant::now(), false).is_some());
+        std::fs::create_dir(folder.path("later")).unwrap();
+        let (level, text) = failing.finish(&database, &settings).unwrap();
+        assert!(level == Level::Warning && text.ends_with("is saved again; failed attempts: 1"), "{text}");
+        assert!(folder.path("later/s.sav").exists());
+    }
+
+    #[test]
     fn a_set_saved_after_changes_is_not_written_while_nothing_changes() {
         let (folder, database, settings) = (Folder::new(), database(), settings());
         let path = folder.path("s.sav");
@@ -429,5 +452,37 @@ mod tests {
         set.move_to(path.clone());
         set.tick(&database, &settings, first + 2 * PERIOD);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_set_saved_periodically_is_written_also_while_nothing_changes() {
+        let (folder, database, settings) = (Folder::new(), database(), settings());
+        let path = folder.path("s.sav");
+        let mut set = set(path.clone(), SaveTrigger::Every(PERIOD), &database);
+        let first = set.due().unwrap();
+        set.tick(&database, &settings, first);
+
+        std::fs::remove_file(&path).unwrap();
+        set.tick(&database, &settings, first + PERIOD);
+
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn without_incomplete_sets_only_those_whose_pvs_all_exist_are_saved() {
+        let (folder, database) = (Folder::new(), database());
+        let settings = AutosaveSettings { takes_incomplete: false, ..settings() };
+        let mut incomplete = set(folder.path("missing.sav"), SaveTrigger::Asked, &database);
+        let pvs = [RequestedPv { pv: "a".to_owned(), at: fodo_db::LoadError::default() }];
+        let mut whole = SaveSet::new("s.req", folder.path("whole.sav"), SaveTrigger::Asked, &pvs, &database);
+        let now = Instant::now();
+
+        assert!(
+            incomplete.save(&database, &settings, now, false).is_some_and(|(_, text)| text.contains("1 of its PVs"))
+        );
+        assert_eq!(whole.save(&database, &settings, now, false), None);
+
+        assert!(!folder.path("missing.sav").exists() && folder.path("whole.sav").exists());
+        assert_eq!(whole.status(), SaveStatus::good());
     }
 }

@@ -149,4 +149,31 @@ mod tests {
         assert_eq!(SaveStatus::worst(std::iter::empty()), SaveStatus::good());
         assert_eq!(SaveStatus::new(Health::Good, &"ä".repeat(30)).words, "ä".repeat(19));
     }
+
+    #[test]
+    fn status_records_are_written_once_per_period() {
+        let mut loader = fodo_db::Loader::default();
+        let records = b"record(ao, \"x:SR_heartbeat\") {} record(ao, \"x:SR_status\") {}
+            record(stringout, \"x:SR_0_Name\") {}";
+        loader.load("a.db", "", &mut |_| Ok(records.to_vec())).unwrap();
+        let database = loader.finish().unwrap();
+        let driver = DatabaseDriver::new(database, crate::access_control::AccessControl::open());
+        let mut records = StatusRecords::find(driver.database(), "x:", SaveStatus::good()).unwrap();
+        let value = |name: &str| {
+            let field = driver.database().field(&format!("x:SR_{name}")).unwrap();
+            driver.database().read(field).value.first().unwrap().to_text(None).to_string()
+        };
+        let (due, just) = (records.due(), std::time::Duration::from_nanos(1));
+        let mut beats = Vec::new();
+
+        for now in [due - just, due, due + just, due + STATUS_PERIOD - just, due + STATUS_PERIOD] {
+            records.tick(&driver, &mut [], now);
+            beats.push(value("heartbeat"));
+        }
+
+        assert_eq!(beats, ["0", "1", "1", "1", "0"]);
+        assert_eq!(records.due(), due + 2 * STATUS_PERIOD);
+        assert_eq!([value("status"), value("0_Name")], ["4", "Not In Use"]);
+        assert!(StatusRecords::find(driver.database(), "y:", SaveStatus::good()).is_none());
+    }
 }

@@ -38,7 +38,7 @@ pub(super) fn run(driver: &DatabaseDriver, context: &Context, log: &Log) {
 fn name_of(driver: &DatabaseDriver, link: &UnreportedLink) -> String {
     match &link.target {
         RequestTarget::Link(id) => format!("{} to \"{}\"", driver.database().name(id.field()), link.pv),
-        RequestTarget::Input(_) => format!("of access rules to \"{}\"", link.pv),
+        RequestTarget::Input(_) | RequestTarget::Shared(_) => format!("of access rules to \"{}\"", link.pv),
     }
 }
 

@@ -27,12 +27,21 @@ pub enum LinkTrouble {
     WrongReply(WrongReply),
     /// The channel cannot be opened.
     Unopened(ErrorKind),
+    /// The PV has no field with a value at this path.
+    NoField(String),
+    /// The last value cannot be sent, and why.
+    Unsent(String),
+    /// The link demands a PV of this IOC, which does not have it.
+    NotLocal,
 }
 
 impl LinkTrouble {
     /// Whether the link is connected, although it does not work.
     fn is_connected(&self) -> bool {
-        matches!(self, LinkTrouble::Refused(_) | LinkTrouble::WrongReply(_))
+        matches!(
+            self,
+            LinkTrouble::Refused(_) | LinkTrouble::WrongReply(_) | LinkTrouble::NoField(_) | LinkTrouble::Unsent(_)
+        )
     }
 
     /// How long the trouble may last before it is reported.
@@ -50,6 +59,14 @@ impl fmt::Display for LinkTrouble {
             LinkTrouble::Refused(refusal) => write!(f, "the server refuses {refusal}"),
             LinkTrouble::WrongReply(reply) => write!(f, "the server has sent {reply}"),
             LinkTrouble::Unopened(kind) => write!(f, "{kind}"),
+            LinkTrouble::NoField(path) if path.is_empty() => {
+                write!(f, "the PV is a structure without a value; the option field selects a part of it")
+            }
+            LinkTrouble::NoField(path) => write!(f, "the PV has no value at the field \"{path}\""),
+            LinkTrouble::Unsent(reason) => write!(f, "the value cannot be sent: {reason}"),
+            LinkTrouble::NotLocal => {
+                write!(f, "the option local demands a PV of this IOC, which has none of this name")
+            }
         }
     }
 }

@@ -246,9 +246,9 @@ impl RecCasterSockets {
         if connection.unsent.len() + out.send.len() > limit::RECCASTER_UNSENT_BYTES {
             return self.close(now);
         }
-        let is_new = connection.unsent.is_empty() && !out.send.is_empty();
+        let was_drained = connection.unsent.is_empty();
         connection.unsent.extend(out.send);
-        if is_new {
+        if was_drained {
             self.send(now);
         }
     }
@@ -266,5 +266,43 @@ impl RecCasterSockets {
             RecSyncEvent::Failed(why) => (Level::Warning, format!("cannot send the records to a RecCeiver: {why}")),
         };
         self.log.write(level, &what, self.server, None, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::service::ServiceHandler;
+
+    #[test]
+    fn a_turn_reads_a_limited_number_of_datagrams_and_says_whether_there_may_be_more() {
+        let reactor = Reactor::start("test").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let announcements = UdpSocket::bind("127.0.0.1:0").unwrap();
+        announcements.set_nonblocking(true).unwrap();
+        let to = announcements.local_addr().unwrap();
+        let second = std::time::Duration::from_secs(1);
+        let timeouts = RecSyncTimeouts { hold_off_max: second, answer: second };
+        let mut sockets = RecCasterSockets {
+            machine: RecCasterMachine::new(Box::new(|| Box::new(std::iter::empty())), timeouts, 1),
+            registration: reactor.add(Weak::<ServiceHandler<RecCasterSockets>>::new()),
+            announcements,
+            connection: None,
+            server: None,
+            log: Log::silent(),
+        };
+        let now = Now { monotonic: std::time::Instant::now(), wall: fodo_data::TimeStamp::NEVER };
+        // Loopback delivers a datagram before `send_to` returns.
+        let mut turn = |n_datagrams| {
+            for _ in 0..n_datagrams {
+                sender.send_to(b"x", to).unwrap();
+            }
+            sockets.receive_datagrams(now)
+        };
+
+        assert_eq!([turn(0), turn(limit::RECCASTER_DATAGRAMS - 1)], [false, false]);
+        assert_eq!([turn(limit::RECCASTER_DATAGRAMS), turn(0)], [true, false]);
     }
 }

@@ -73,3 +73,26 @@ impl Shell {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::Purpose;
+
+    #[test]
+    fn the_policy_goes_by_address_if_the_program_or_the_variable_requests_it() {
+        let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::sink()));
+        let mut shell = Shell::new(Purpose::Check, ".".as_ref(), std::iter::empty(), out, err);
+        let mut goes_by_address = |given, variable| {
+            shell.variables.insert(CHECKS_ADDRESS, variable);
+            shell.policy(Policy { goes_by_address: given, ..Policy::default() }).goes_by_address
+        };
+
+        assert!(!goes_by_address(false, 0) && goes_by_address(true, 0) && goes_by_address(false, 1));
+        assert_eq!(shell.policy(Policy::default()).access_file, None);
+        (shell.access_file, shell.access_macros) = (Some("a.acf".into()), "P=x:".to_owned());
+        let given = Policy { is_read_only: true, ..Policy::default() };
+        let policy = shell.policy(given);
+        assert_eq!((policy.access_file, policy.is_read_only), (Some(("a.acf".into(), "P=x:".to_owned())), true));
+    }
+}

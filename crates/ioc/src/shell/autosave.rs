@@ -9,12 +9,13 @@ use fodo_db::{LoadError, Loader, Macros};
 use super::check::unknown_pvs;
 use super::script::{CommandResult, Flow, seconds};
 use super::{CommandError, CommandLine, IocStage, Shell, check};
+use crate::autosave::info_sets::{self, InfoSet};
 use crate::autosave::request::{self, RequestedPv};
-use crate::autosave::restore::{FoundSaveFile, Messages, RestoreFile, RestorePass};
+use crate::autosave::restore::{RestoreFile, RestorePass, RestoredFile, restore_early};
 use crate::autosave::saver::Saver;
 use crate::autosave::set::{SaveSet, SaveTrigger};
 use crate::autosave::status::{Health, SaveStatus, StatusRecords};
-use crate::autosave::{AutosaveSettings, BOTH, EARLY, LATE, disk, listed};
+use crate::autosave::{AutosaveSettings, BOTH, EARLY, disk, listed};
 use crate::limit::{INFO_SAVE_PERIOD, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::names::field_of;
 use crate::{Ioc, RunningIoc};
@@ -54,12 +55,6 @@ enum TriggerSpec {
     Every(Duration),
     Triggered(String),
     Asked,
-}
-
-/// A save file and the values to restore late: all, or those that the early pass could not restore.
-pub(super) struct RestoredFile {
-    source: FoundSaveFile,
-    left: Option<Vec<crate::autosave::format::SavedValue>>,
 }
 
 /// `set_requestfile_path("folder", "folder below")`
@@ -340,17 +335,7 @@ impl Shell {
     /// [`autosave`](crate::autosave) has an example.
     pub fn keep_values_in(&mut self, folder: &Path) {
         let folder = self.path(&folder.to_string_lossy());
-        let file = |name: &str, pass| {
-            let path = folder.join(name);
-            let outcome = "not restored yet".to_owned();
-            RestoreFile { path, macros: None, pass, is_expected: false, outcome, health: Health::Unknown }
-        };
-        self.autosave.files.extend([
-            file("info_positions.sav", RestorePass::Early),
-            file("info_settings.sav", RestorePass::Early),
-            file("info_settings.sav", RestorePass::Late),
-            file("info_pass1.sav", RestorePass::Late),
-        ]);
+        self.autosave.files.extend(info_sets::files(&folder));
         self.autosave.own_folder = Some(folder);
     }
 
@@ -376,56 +361,22 @@ impl Shell {
 
     /// Restores the files of the early pass and finds the files of the late pass.
     pub(super) fn restore_early(&mut self, loader: &mut Loader) -> Vec<RestoredFile> {
-        let takes_incomplete = self.autosave.settings.takes_incomplete;
-        let mut restored: Vec<RestoredFile> = Vec::new();
-        let mut complaints = Messages::new();
         let mut files = std::mem::take(&mut self.autosave.files);
         // The early pass runs first, regardless of the order of the commands.
         files.sort_by_key(|file| file.pass == RestorePass::Late);
         for file in &mut files {
             file.path = self.save_path(&file.path);
         }
-        for index in 0..files.len() {
-            let (before, rest) = files.split_at_mut(index);
-            let Some((file, rest)) = rest.split_first_mut() else { break };
-            let (source, trouble) = file.find(takes_incomplete);
-            let is_second = before.iter().any(|other| other.path == file.path);
-            // Errors of the file itself were already reported in the first pass.
-            complaints.extend(if is_second { Vec::new() } else { trouble });
-            let Some(source) = source else { continue };
-            if !is_second {
-                complaints.extend(self.copy(&source, &file.path));
-            }
-            let mut left = None;
-            if file.pass == RestorePass::Early {
-                let (later, trouble) = source.restore_early(loader);
-                left = Some(later);
-                // If the same file also has a late pass, that pass reports what cannot be restored.
-                let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, RestorePass::Late));
-                complaints.extend(if has_late { Vec::new() } else { trouble });
-            }
-            file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
-            restored.push(RestoredFile { source, left });
-        }
+        let (restored, complaints) = restore_early(&mut files, &self.autosave.settings, loader);
         self.autosave.files = files;
         complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
         restored
     }
 
-    /// Makes a backup copy of a restored file next to it, as synApps does.
-    fn copy(&self, source: &FoundSaveFile, path: &Path) -> Messages {
-        let date = jiff::Zoned::now().strftime("_%y%m%d-%H%M%S").to_string();
-        let suffix = if self.autosave.settings.dates_copies { date } else { ".bu".to_owned() };
-        match disk::copy(&source.path, &disk::with_suffix(path, &suffix)) {
-            Ok(()) => Vec::new(),
-            Err(error) => vec![format!("cannot make a backup copy of {}: {error}", source.path.display())],
-        }
-    }
-
     /// Restores the files of the late pass and the values that the early pass could not restore.
     pub(super) fn restore_late(&mut self, ioc: &Ioc, restored: &[RestoredFile]) {
-        for RestoredFile { source, left } in restored {
-            let complaints = source.restore_late(&ioc.database, left.as_deref());
+        for file in restored {
+            let complaints = file.restore_late(&ioc.database);
             complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
         }
     }
@@ -479,27 +430,13 @@ impl Shell {
 
     /// Creates the sets of `--autosave` from info items.
     fn keep_infos(&mut self, folder: &Path) {
-        if let Err(error) = std::fs::create_dir_all(folder) {
-            self.remark(format!("cannot create \"{}\", so nothing can be saved there: {error}", folder.display()));
-        }
-        let mut n_sets = 0;
-        for (info, file) in [(EARLY, "info_positions.sav"), (BOTH, "info_settings.sav"), (LATE, "info_pass1.sav")] {
-            let Ok(database) = self.database() else { return };
-            let (pvs, strangers) = listed(database, info);
-            strangers.into_iter().for_each(|stranger| self.remark(stranger));
-            if pvs.is_empty() {
-                continue;
-            }
-            n_sets += 1;
-            let requested = |pv| RequestedPv { pv, at: LoadError::default() };
-            let requested: Vec<RequestedPv> = pvs.into_iter().map(requested).collect();
-            if let Err(failure) = self.add(file, folder.join(file), SaveTrigger::Changed(INFO_SAVE_PERIOD), &requested)
-            {
+        let Ok(database) = self.database() else { return };
+        let (sets, remarks) = info_sets::sets(database, folder);
+        remarks.into_iter().for_each(|remark| self.remark(remark));
+        for InfoSet { name, path, pvs } in sets {
+            if let Err(failure) = self.add(name, path, SaveTrigger::Changed(INFO_SAVE_PERIOD), &pvs) {
                 self.tell(failure, &[]);
             }
-        }
-        if n_sets == 0 {
-            self.remark(format!("no record has an info item {BOTH}, {EARLY} or {LATE}, so --autosave saves nothing"));
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use fodo_db::{Database, LoadError, Macros, record_types};
+use fodo_db::{Database, GroupDefinitions, LoadError, Macros, record_types};
 
 use crate::autosave::request::{self, RequestedPv};
+use crate::group;
 use crate::limit::REQUEST_ERRORS_MAX;
 use crate::names::field_of;
 
@@ -53,6 +54,28 @@ pub fn check_request_file(
     };
     let unknown = database.map_or(Vec::new(), |database| unknown_pvs(database, &request.pvs, missing));
     request.errors.into_iter().chain(unknown).collect()
+}
+
+/// The errors of groups, which [`Loader::take_groups`](fodo_db::Loader::take_groups) returns, in a database without
+/// `missing` records, which were left out because of errors.
+///
+/// ```
+/// use std::collections::HashSet;
+///
+/// use fodo_db::Loader;
+/// use fodo_ioc::shell::check_groups;
+///
+/// let mut loader = Loader::default();
+/// let text = r#"record(ai, "x") { info(Q:group, {"beam": {"x": {+channel: "VLA"}}}) }"#;
+/// loader.load("beam.db", "", &mut |_| Ok(text.into()))?;
+/// let definitions = loader.take_groups();
+/// for error in check_groups(&loader.finish()?, definitions, &HashSet::new()) {
+///     println!("{error}"); // record "x" has no field "VLA"; did you mean "VAL"?
+/// }
+/// # Ok::<(), Vec<fodo_db::LoadError>>(())
+/// ```
+pub fn check_groups(database: &Database, definitions: GroupDefinitions, missing: &HashSet<String>) -> Vec<LoadError> {
+    group::resolve(database, definitions, missing).errors
 }
 
 /// Errors for PVs that do not exist in the database, each with its position; limited in number.

@@ -1,8 +1,11 @@
 //! Commands that load files and start the IOC.
 
+use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 
-use fodo_db::{LoadError, Loader, OpenFile};
+use fodo_db::{Database, LoadError, Loader, OpenFile};
+use fodo_net::Source;
 
 use super::script::{CommandResult, Flow};
 use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check};
@@ -23,7 +26,7 @@ pub(super) fn load_template(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
     load(shell, path, |loader, open| loader.load_template(file, macros, open))
 }
 
-fn load(
+pub(super) fn load(
     shell: &mut Shell,
     path: &str,
     load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<LoadError>>,
@@ -96,11 +99,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         return Ok(Flow::Next);
     };
     let restored = shell.restore_early(&mut loader);
-    let invalid_links = loader.disable_invalid_links();
-    if shell.is_strict && !invalid_links.is_empty() {
-        return Err(CommandError::Files(invalid_links));
-    }
-    invalid_links.into_iter().for_each(|error| shell.deliver(check::FindingLevel::Error, error));
+    omit(shell, loader.disable_invalid_links())?;
     if loader.omitted().total() > 0 {
         shell.complain(&format!("{}; run fodo check for details", loader.omitted()));
     }
@@ -115,9 +114,11 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     let policy = shell.policy(given);
     let inert: String = loader.inert_records().iter().map(|inert| format!("{inert}\n")).collect();
     inert.lines().for_each(|line| shell.complain(line));
-    let ioc = Ioc::within(*loader, Some(shell.environment.clone()));
-    let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
-    let ioc = ioc.host_facts(shell.surroundings());
+    let mut ioc = Ioc::within(*loader, Some(shell.environment.clone())).map_err(failure)?;
+    omit(shell, ioc.take_group_errors())?;
+    let ioc = ioc.guarded(policy).map_err(failure)?;
+    let others = std::mem::take(&mut shell.others);
+    let ioc = ioc.host_facts(shell.surroundings()).also_serving(others.clone());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
@@ -134,6 +135,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         Purpose::Check => (String::new(), String::new()),
     };
     let driver = running.driver();
+    hidden_pvs(&others, driver.database()).for_each(|warning| shell.remark(warning));
     driver.flush_printed();
     shell.completer.set_database(driver.clone());
     shell.stage = IocStage::Running(driver);
@@ -152,6 +154,27 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         }
     }
     Ok(Flow::Next)
+}
+
+/// The PVs that are not served because a record or a PV of an earlier source has their name.
+fn hidden_pvs<'a>(others: &'a [Arc<dyn Source>], database: &'a Database) -> impl Iterator<Item = String> + 'a {
+    let mut names = HashSet::new();
+    others.iter().flat_map(|source| source.names()).filter_map(move |name| {
+        let owner = if database.has_channel(&name) { Some("a record") } else { None };
+        let owner = owner.or_else(|| names.contains(&name).then_some("another PV"));
+        let warning = owner.map(|owner| format!("the PV \"{name}\" is not served: {owner} has this name"));
+        names.insert(name);
+        warning
+    })
+}
+
+/// Reports the errors of what is left out; they stop a strict start.
+fn omit(shell: &mut Shell, errors: Vec<LoadError>) -> Result<(), CommandError> {
+    if shell.is_strict && !errors.is_empty() {
+        return Err(CommandError::Files(errors));
+    }
+    errors.into_iter().for_each(|error| shell.deliver(check::FindingLevel::Error, error));
+    Ok(())
 }
 
 pub(super) fn failure(error: IocError) -> CommandError {
@@ -188,8 +211,12 @@ impl Shell {
             self.deliver(check::FindingLevel::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
         }
         self.missing.clone_from(loader.omitted_records());
+        let definitions = loader.take_groups();
         match loader.finish() {
             Ok(database) => {
+                for error in check::check_groups(&database, definitions, &self.missing) {
+                    self.deliver(check::FindingLevel::Error, error);
+                }
                 self.stage = IocStage::Checked(Box::new(database));
                 self.look_at_rules();
                 self.save_from_now_on();

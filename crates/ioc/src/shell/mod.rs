@@ -82,6 +82,7 @@ mod check;
 mod complete;
 mod environment;
 mod files;
+mod groups;
 mod program;
 mod put_log;
 mod reccaster;
@@ -102,7 +103,7 @@ use std::sync::Arc;
 use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_lock::{Mutex, Rank};
 use fodo_net::log::Log;
-use fodo_net::{ConfigError, ServerConfig};
+use fodo_net::{ConfigError, ServerConfig, Source};
 
 use crate::driver::DatabaseDriver;
 use crate::printable;
@@ -110,7 +111,7 @@ use crate::site::SharedEnvironment;
 use crate::stats::VERSION;
 use crate::{CountMissingPuts, Policy, RunningIoc};
 
-pub use check::{CheckFinding, FindingLevel, check_request_file};
+pub use check::{CheckFinding, FindingLevel, check_groups, check_request_file};
 pub use complete::Completer;
 pub(crate) use records::matches;
 pub use script::Flow;
@@ -192,6 +193,8 @@ pub struct Shell {
     inert: Option<String>,
     /// Commands to run after `iocInit`.
     afterwards: Vec<String>,
+    /// What `iocInit` serves beside the records.
+    others: Vec<Arc<dyn Source>>,
     autosave: autosave::AutosavePlan,
     /// The RecCeiver configuration set by scripts.
     recsync: reccaster::RecSyncOptions,
@@ -286,6 +289,7 @@ impl Shell {
             missing: HashSet::new(),
             inert: None,
             afterwards: Vec::new(),
+            others: Vec::new(),
             autosave: autosave::AutosavePlan::default(),
             recsync: reccaster::RecSyncOptions::default(),
             findings: Vec::new(),
@@ -342,6 +346,22 @@ impl Shell {
             Ok(())
         });
         loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(records.clone().into_bytes()))
+    }
+
+    /// Serves other PVs beside the records, from `iocInit` on.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use fodo_ioc::shell::{Purpose, Shell};
+    /// use fodo_net::{PvTable, SharedPv};
+    ///
+    /// let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::stderr()));
+    /// let mut shell = Shell::new(Purpose::Check, ".".as_ref(), std::env::vars(), out, err);
+    /// shell.serve_also(Arc::new(PvTable::from([("lab:temperature", SharedPv::new(21.5))])));
+    /// ```
+    pub fn serve_also(&mut self, source: Arc<dyn Source>) {
+        self.others.push(source);
     }
 
     /// The loader of this IOC, for registering routines; `None` after `iocInit`.

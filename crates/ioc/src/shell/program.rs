@@ -85,3 +85,49 @@ impl Shell {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::shell::{Purpose, Shell};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<fodo_lock::Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_output_that_waits_is_printed_after_a_program_has_ended() {
+        let (out, err) = (Written::default(), Written::default());
+        let folder = std::env::temp_dir();
+        let mut shell =
+            Shell::new(Purpose::Check, &folder, std::iter::empty(), Box::new(out.clone()), Box::new(err.clone()));
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        child.wait().unwrap();
+        let (sender, printed) = sync_channel(8);
+        for number in 0..4 {
+            sender.send(Printed::Out(vec![b'0' + number])).unwrap();
+            sender.send(Printed::Err(vec![b'a' + number])).unwrap();
+        }
+
+        // While a background process keeps the streams open, and after it has closed them.
+        let with_background = shell.pass_on(&mut child, &printed).unwrap();
+        drop(sender);
+        let without = shell.pass_on(&mut child, &printed).unwrap();
+
+        assert_eq!(out.0.lock().as_slice(), b"0123");
+        assert_eq!(err.0.lock().as_slice(), b"abcd");
+        assert_eq!((with_background.code(), without.code()), (Some(3), Some(3)));
+    }
+}

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 
 use fodo_data::{Kind, Meta, Scalar, Text, Value};
 use fodo_db::{Database, ExternalLinkStatus, FieldRef, LinkTarget, closest_match, record_types};
+use fodo_net::{ClientStatus, Protocol};
 
 use super::script::{CommandResult, Flow};
 use super::show::level;
 use super::{CommandError, CommandLine, IocStage, Shell};
 use crate::limit::ELEMENTS_SHOWN_MAX;
-use crate::link_client::{MergedCounts, RequestTarget};
+use crate::link_client::{LinkLosses, RequestTarget};
 use crate::names::{field_of, suggestion_text};
 
 /// Maximum difference between a scan period and the one requested by `scanppl`, in seconds, as in Base.
@@ -81,7 +82,7 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "DBF_STRING",
         Kind::I8 => "DBF_CHAR",
-        Kind::U8 => "DBF_UCHAR",
+        Kind::Bool | Kind::U8 => "DBF_UCHAR",
         Kind::I16 => "DBF_SHORT",
         Kind::U16 => "DBF_USHORT",
         Kind::I32 => "DBF_LONG",
@@ -129,7 +130,7 @@ fn field_line(database: &Database, field: FieldRef) -> String {
             Scalar::U32(number) => format!("{number} = {number:#x}"),
             Scalar::I64(number) => format!("{number} = {number:#x}"),
             Scalar::U64(number) => format!("{number} = {number:#x}"),
-            Scalar::F32(_) | Scalar::F64(_) => text,
+            Scalar::Bool(_) | Scalar::F32(_) | Scalar::F64(_) => text,
         },
     };
     format!("{label:<19} {text}\n")
@@ -316,6 +317,15 @@ pub(super) fn count(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
 
 /// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those that do not work, level 2 all with their servers.
 pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
+    show_links(shell, call, false)
+}
+
+/// `dbpvxr [record] [level]`: the same for links over pvAccess, also those to this IOC.
+pub(super) fn pva_links(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
+    show_links(shell, call, true)
+}
+
+fn show_links(shell: &mut Shell, call: &CommandLine<'_>, is_pva: bool) -> CommandResult {
     let requested = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let level = level(call, 2)?;
     let database = shell.database()?;
@@ -324,6 +334,8 @@ pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
         for link in database.links(record) {
             let (report, is_working) = match &link.target {
                 LinkTarget::Record(_) => continue,
+                LinkTarget::External(status) if status.is_pva != is_pva => continue,
+                LinkTarget::Missing if is_pva => continue,
                 LinkTarget::Missing => ("target is not a field".to_owned(), false),
                 LinkTarget::External(status) => totals.add(shell, status),
             };
@@ -333,9 +345,10 @@ pub(super) fn outside_links(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
             }
         }
     }
-    let LinkTotals { n_links, n_connected, n_failing, n_lost, merged } = totals;
-    text += &format!("{n_links} links lead to other IOCs, {n_connected} are connected; ");
-    text += &format!("lost {n_lost} times, {} updates and {} puts merged", merged.updates, merged.puts);
+    let LinkTotals { n_links, n_connected, n_failing, n_lost, losses } = totals;
+    let subject = if is_pva { "links use pvAccess" } else { "links lead to other IOCs" };
+    text += &format!("{n_links} {subject}, {n_connected} are connected; ");
+    text += &format!("lost {n_lost} times, {}", shown_losses(losses));
     text += &if n_failing > 0 { format!("; {n_failing} connected but failing\n") } else { "\n".to_owned() };
     shell.say(&text);
     Ok(Flow::Next)
@@ -349,26 +362,27 @@ struct LinkTotals {
     /// Connected links that do not work, for instance because the server refuses to send values.
     n_failing: u64,
     n_lost: u64,
-    merged: MergedCounts,
+    losses: LinkLosses,
 }
 
 impl LinkTotals {
     /// Adds a link to the totals; describes its state, and returns whether it works.
     fn add(&mut self, shell: &Shell, status: &ExternalLinkStatus) -> (String, bool) {
-        let (merged, server, reason) = match &shell.stage {
+        let (losses, server, reason) = match &shell.stage {
             IocStage::Running(driver) => {
                 let (link_requests, target) = (driver.link_requests(), RequestTarget::Link(status.link));
                 let states = link_requests.states();
-                (link_requests.merged(status.link), states.server(&target), states.reason(&target))
+                (link_requests.losses(status.link), states.server(&target), states.reason(&target))
             }
-            _ => (MergedCounts::default(), None, None),
+            _ => (LinkLosses::default(), None, None),
         };
         let is_connected = status.facts.is_some();
         self.n_connected += u64::from(is_connected);
         self.n_failing += u64::from(is_connected && reason.is_some());
         self.n_lost += status.n_lost;
-        self.merged.updates += merged.updates;
-        self.merged.puts += merged.puts;
+        self.losses.merged_updates += losses.merged_updates;
+        self.losses.merged_puts += losses.merged_puts;
+        self.losses.refused_puts += losses.refused_puts;
         let state = match status.facts {
             None => server.map_or("not connected".to_owned(), |address| format!("not connected, last to {address}")),
             Some(facts) => {
@@ -384,10 +398,15 @@ impl LinkTotals {
         };
         let is_working = is_connected && reason.is_none();
         let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
-        let MergedCounts { updates, puts } = merged;
-        let text = format!("{state}, lost {} times, {updates} updates and {puts} puts merged{reason}", status.n_lost);
+        let text = format!("{state}, lost {} times, {}{reason}", status.n_lost, shown_losses(losses));
         (text, is_working)
     }
+}
+
+/// The lost values of links; refused puts only if there are some.
+fn shown_losses(LinkLosses { merged_updates, merged_puts, refused_puts }: LinkLosses) -> String {
+    let refused = if refused_puts > 0 { format!(", {refused_puts} puts refused") } else { String::new() };
+    format!("{merged_updates} updates and {merged_puts} puts merged{refused}")
 }
 
 /// `dblsr [record]`: sets of records joined by links; single records are left out.
@@ -462,28 +481,14 @@ pub(super) fn clients(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResul
     match &*shell.place.lock() {
         None => return Err(CommandError::too_early()),
         Some(running) => {
-            let clients = running.clients();
-            text += &format!(
-                "Channel Access on TCP {}, searches on UDP {}: {} clients\n",
-                running.tcp_port(),
-                running.udp_port(),
-                clients.len()
-            );
-            for client in clients {
-                text += &format!(
-                    "  {} {}@{}: {} channels, {} subscriptions\n",
-                    client.address,
-                    client.user.escape_debug(),
-                    client.host.escape_debug(),
-                    client.n_channels,
-                    client.n_subscriptions
-                );
-                if is_long {
-                    text += &format!(
-                        "    {} bytes queued; {} updates sent, {} merged\n",
-                        client.queued_bytes, client.updates.sent, client.updates.merged
-                    );
-                }
+            let (ca, pva): (Vec<_>, Vec<_>) =
+                running.clients().into_iter().partition(|client| client.protocol == Protocol::Ca);
+            let (tcp, udp) = (running.tcp_port(), running.udp_port());
+            text += &format!("Channel Access on TCP {tcp}, searches on UDP {udp}: {} clients\n", ca.len());
+            ca.iter().for_each(|client| text += &client_lines(client, is_long));
+            if let Some(port) = running.pva_tcp_port() {
+                text += &format!("pvAccess on TCP {port}: {} clients\n", pva.len());
+                pva.iter().for_each(|client| text += &client_lines(client, is_long));
             }
         }
     }
@@ -491,13 +496,87 @@ pub(super) fn clients(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResul
     Ok(Flow::Next)
 }
 
+pub(super) fn client_lines(client: &ClientStatus, is_long: bool) -> String {
+    let ClientStatus { address, n_channels, n_subscriptions, queued_bytes, updates, .. } = client;
+    let (user, host) = (client.user.escape_debug(), client.host.escape_debug());
+    let mut text = format!("  {address} {user}@{host}: {n_channels} channels, {n_subscriptions} subscriptions\n");
+    if is_long {
+        text += &format!("    {queued_bytes} bytes queued; {} updates sent, {} merged\n", updates.sent, updates.merged);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use fodo_data::{Text, Value};
+
+    use super::{ExternalLinkStatus, LinkTotals, Shell, matches, value_of};
 
     #[test]
     fn name_patterns_support_star_and_question_mark_wildcards() {
         assert!(matches("*", "") && matches("a*c", "abbc") && matches("a?c", "abc") && matches("*b*", "abc"));
         assert!(!matches("a?c", "ac") && !matches("a", "ab") && !matches("*b", "abc") && !matches("", "a"));
+    }
+
+    #[test]
+    fn a_text_becomes_characters_or_elements_as_its_field_can_hold_them() {
+        let mut loader = fodo_db::Loader::default();
+        let records = br#"
+            record(ao, "one") {}
+            record(waveform, "letter") { field(FTVL, CHAR) field(NELM, 1) }
+            record(waveform, "letters") { field(FTVL, UCHAR) field(NELM, 9) }
+            record(waveform, "numbers") { field(FTVL, LONG) field(NELM, 9) }
+            record(waveform, "texts") { field(FTVL, STRING) field(NELM, 9) }
+        "#;
+        loader.load("a.db", "", &mut |_| Ok(records.to_vec())).unwrap();
+        let database = loader.finish().unwrap();
+        let texts = |texts: [&str; 2]| Value::from(texts.map(Text::from).to_vec());
+        for (field, text, expected) in [
+            ("one", "[1]", Ok("[1]".into())),
+            ("letter", "abc", Ok("abc".into())),
+            ("letters", "abc", Ok(Value::characters("abc"))),
+            ("letters", "[1,2]", Ok(vec![1.0, 2.0].into())),
+            ("numbers", "7", Ok("7".into())),
+            ("numbers", " [ 1 , 2.5 , ] ", Ok(vec![1.0, 2.5].into())),
+            ("numbers", "[]", Ok(Vec::<f64>::new().into())),
+            ("numbers", "[1,x]", Err("\"x\" is not a number")),
+            ("numbers", "[1", Err("the closing ']' is missing; put a value with commas in quotes, \"[1,2,3]\"")),
+            ("texts", "[\"a b\",c]", Ok(texts(["a b", "c"]))),
+            ("texts", "a,b", Ok("a,b".into())),
+        ] {
+            let found = value_of(&database, database.field(field).unwrap(), text);
+
+            assert_eq!(found, expected.map_err(String::from), "{field} {text}");
+        }
+    }
+
+    #[test]
+    fn links_to_other_iocs_are_described_and_added_up() {
+        let mut loader = fodo_db::Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(br#"record(ao, "a") { field(OUT, "far") }"#.to_vec())).unwrap();
+        let (mut events, wall) = (Vec::new(), fodo_data::TimeStamp::NEVER);
+        let now = fodo_data::Now { monotonic: std::time::Instant::now(), wall };
+        loader.finish().unwrap().handle(fodo_db::Input::Start, now, &mut events).unwrap();
+        let added = |event: &fodo_db::Event| match event {
+            fodo_db::Event::ExternalLinkAdded { link, .. } => Some(*link),
+            _ => None,
+        };
+        let link = events.iter().find_map(added).unwrap();
+        let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::sink()));
+        let shell = Shell::new(crate::shell::Purpose::Check, ".".as_ref(), std::iter::empty(), out, err);
+        let facts = |may_read, may_write| {
+            let kind = fodo_data::Kind::F64;
+            Some(fodo_db::ExternalPvFacts { kind, count_max: 1, may_read, may_write })
+        };
+        let mut totals = LinkTotals::default();
+        let mut add = |facts, n_lost| totals.add(&shell, &ExternalLinkStatus { link, facts, is_pva: false, n_lost });
+        let shown = |state: &str, n_lost| format!("{state}, lost {n_lost} times, 0 updates and 0 puts merged");
+
+        assert_eq!(add(None, 2), (shown("not connected", 2), false));
+        assert_eq!(add(facts(true, true), 3), (shown("connected", 3), true));
+        assert_eq!(add(facts(true, false), 0), (shown("connected, no write access", 0), true));
+        assert_eq!(add(facts(false, true), 0), (shown("connected, no read access", 0), true));
+        assert_eq!(add(facts(false, false), 0), (shown("connected, no read or write access", 0), true));
+        assert_eq!((totals.n_connected, totals.n_failing, totals.n_lost), (4, 0, 5));
     }
 }

@@ -125,4 +125,20 @@ mod tests {
         let first = "ADEL: 0             OUT : CA_LINK x:far PP NMS              PREC: 2";
         assert_eq!(lines, [first, "EGU : mm            DESC: a line of text that is long"]);
     }
+
+    #[test]
+    fn four_short_cells_fill_a_line_and_a_cell_of_a_whole_column_takes_two() {
+        let lines = |cells: &[&str]| {
+            let text = in_columns(cells.iter().map(|cell| (*cell).to_owned()));
+            text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        let (short, column) = ("PREC: 2", "DESC: a line of text");
+        assert_eq!(column.len(), COLUMN);
+
+        assert_eq!(lines(&[short; 4]).len(), 1);
+        assert_eq!(lines(&[short; 5]).len(), 2);
+        assert_eq!(lines(&[short, column, short]).len(), 1);
+        assert_eq!(lines(&[short, short, column, short]).len(), 2);
+        assert_eq!(lines(&[&"x".repeat(200), short]).len(), 2);
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::script::Flow;
 use super::{
-    CommandError, CommandLine, Shell, access, autosave, environment, files, program, put_log, reccaster, records,
-    report, show,
+    CommandError, CommandLine, Shell, access, autosave, environment, files, groups, program, put_log, reccaster,
+    records, report, show,
 };
 
 /// A command.
@@ -58,6 +58,7 @@ commands! {
     "date" " [format]" "Show the time in strftime format" false environment::date;
     "dbCreateAlias" "(\"record\", \"alias\")" "Create an alias of a record, before iocInit" true report::create_alias;
     "dbLoadDatabase" "(\"file.dbd\", \"folders\", \"P=x:\")" "Load site-specific scan rates and breakpoint tables, before the records" true files::load_description;
+    "dbLoadGroup" "(\"file.json\", \"P=x:,R=1\")" "Load groups of PVs, before iocInit; \"-file.json\" removes those of a file" true groups::load;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
     "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file, before iocInit" true files::load_template;
     "dbStateClear" " name" "Turn a named state off" true report::clear_state;
@@ -80,6 +81,8 @@ commands! {
     "dbnr" "" "Same as dbstat" false records::count;
     "dbpf" "(\"record.field\", \"value\")" "Write a value, and process the record as a client's put does" true records::put_field;
     "dbpr" " record [level]" "Show fields of a record: level 0 the most important, 4 all" false show::show_record;
+    "dbpvar" " [record] [level]" "Same as dbpvxr" false records::pva_links;
+    "dbpvxr" " [record] [level]" "Count links over pvAccess; level 1 lists those that do not work and why, 2 all" false records::pva_links;
     "dbrestoreShow" "" "Show the files that iocInit restores, and the result" false autosave::show_restored;
     "dbsr" " [level]" "Same as casr" false records::clients;
     "dbstat" "" "Count records by type" false records::count;
@@ -112,6 +115,9 @@ commands! {
     "pft" "(\"record.field\", \"value\")" "Same as dbtpf" true report::put_and_show_kinds;
     "postEvent" "(\"event\")" "Process the records scanned by this event" true report::post_event;
     "putenv" "(\"NAME=value\")" "Same as epicsEnvSet" true environment::put_variable;
+    "pvxgl" " [level] [pattern]" "List groups of PVs; level 1 shows their number of members, 2 the members, 3 also triggers" false groups::list;
+    "pvxsl" " [level]" "List the PVs that pvAccess serves; level 1 shows where each list comes from" false groups::names;
+    "pvxsr" " [level]" "Show clients of pvAccess; with a level also their queues" false groups::clients;
     "pwd" "" "Show the current folder" false environment::show_folder;
     "reload_manual_set" "(\"file.req\", \"P=x:\")" "Read the request file again, otherwise as create_manual_set" true autosave::set_by_hand;
     "reload_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Read the request file again, otherwise as create_monitor_set" true autosave::set_of_changes;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc;
 
-use fodo_db::Macros;
+use fodo_db::{Loader, Macros};
 use fodo_ioc::shell::{Flow, Purpose, Shell, check_request_file, is_command};
 
 use crate::{PATIENCE, Terminal};
@@ -93,6 +93,25 @@ fn a_request_file_is_checked_with_and_without_a_database() {
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!((errors[0].line, errors[0].message.contains("\"Q\"")) == (2, true), "{errors:?}");
     assert!(check("nofile.req")[0].message.starts_with("it cannot be read: "));
+}
+
+#[test]
+fn a_request_file_may_name_any_field_of_a_simulated_record_but_only_known_fields_of_others() {
+    let terminal = Terminal::new();
+    terminal.file("s.req", "m.ANY\na.HIGH\na.ANY\ngone.VAL\nlost.VAL\n");
+    let path = terminal.folder.join("s.req").display().to_string();
+    let mut loader = Loader::default();
+    loader.enable_simulation();
+    loader.load("a.db", "", &mut |_| Ok(b"record(mythical, m) {}\nrecord(ai, a) {}\n".to_vec())).unwrap();
+    let database = loader.finish().unwrap();
+
+    let missing = HashSet::from(["gone".to_owned()]);
+    let errors = check_request_file(&path, &Macros::default(), Some(&database), &missing);
+
+    let shown: Vec<String> = errors.iter().map(|error| format!("{}: {}", error.line, error.message)).collect();
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[0].starts_with("3: ") && shown[0].contains("ANY"), "{shown:?}");
+    assert!(shown[1].starts_with("5: ") && shown[1].contains("lost"), "{shown:?}");
 }
 
 #[test]

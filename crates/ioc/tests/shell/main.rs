@@ -3,6 +3,8 @@
 
 mod access;
 mod checks;
+#[path = "../../../net/tests/ports/mod.rs"]
+mod ports;
 mod programs;
 mod records;
 mod scripts;
@@ -11,7 +13,6 @@ mod values_kept;
 mod words;
 
 use std::io::{self, Write};
-use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -71,6 +72,8 @@ impl Terminal {
         let name = format!("terminal-{}-{number}", std::process::id());
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();
+        // The shell shows folders without symbolic links.
+        let folder = folder.canonicalize().unwrap();
         let (out, err) = (Written::default(), Written::default());
         let start = RunConfig {
             configure: Box::new(|_| Ok(ServerConfig::isolated())),
@@ -84,11 +87,10 @@ impl Terminal {
             reccaster: None,
         };
         // Its links search where there is no IOC, and receive no beacons of other programs.
-        let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let variables = [
-            ("EPICS_CA_ADDR_LIST", free().to_string()),
+            ("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", ports::free_port())),
             ("EPICS_CA_AUTO_ADDR_LIST", "NO".to_owned()),
-            ("EPICS_CA_REPEATER_PORT", free().port().to_string()),
+            ("EPICS_CA_REPEATER_PORT", ports::free_port().to_string()),
         ];
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
         let (to_out, to_err) = (Box::new(out.clone()), Box::new(err.clone()));

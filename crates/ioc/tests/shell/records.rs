@@ -1,7 +1,11 @@
 //! Commands that show records, their links, scans and events.
 
-use crate::Terminal;
+use std::sync::Arc;
+
+use fodo_net::{PvTable, SharedPv};
+
 use crate::values::KINDS;
+use crate::{Terminal, until};
 
 #[test]
 fn records_are_listed_by_name_type_and_field_values() {
@@ -234,6 +238,133 @@ d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged: no
 }
 
 #[test]
+fn links_over_pvaccess_are_shown_apart_from_the_others_and_work_within_one_ioc() {
+    let records = r#"
+record(ao, "x") { field(VAL, "2.5") field(PINI, "YES") field(EGU, "mm") }
+record(ai, "same") { field(INP, {pva:{pv:"x",local:true,proc:"CP"}}) }
+record(stringin, "units") { field(INP, {pva:{pv:"x",field:"display.units",proc:"CP"}}) }
+record(ai, "none") { field(INP, {pva:{pv:"x",field:"nothing"}}) }
+record(ai, "far") { field(INP, {pva:{pv:"elsewhere",local:true}}) }
+record(ao, "back") { field(OUT, {pva:{pv:"x",proc:"PP"}}) }
+record(ai, "d") { field(INP, "far:away CP") }
+"#;
+    let mut terminal = Terminal::serving(records);
+    let none_merged = "0 updates and 0 puts merged";
+
+    let connected = format!("5 links use pvAccess, 3 are connected; lost 0 times, {none_merged}\n");
+    until("the links are connected", || terminal.run("dbpvxr") == connected);
+    assert!(terminal.run("dbcar").starts_with("1 links lead to other IOCs, 0 are connected"));
+    assert!(terminal.run("dbgf same").contains("2.5") && terminal.run("dbgf units").contains("mm"));
+    let troubled = terminal.run("dbpvar * 1");
+    let line = |link: &str, state: &str, reason: &str| {
+        troubled.lines().any(|line| line.starts_with(link) && line.contains(state) && line.ends_with(reason))
+    };
+    assert!(
+        line("none.INP", ": not connected, last to ", "the PV has no value at the field \"nothing\""),
+        "{troubled}"
+    );
+    assert!(
+        line(
+            "far.INP",
+            ": not connected, lost ",
+            "the option local demands a PV of this IOC, which has none of this name"
+        ),
+        "{troubled}"
+    );
+    assert_eq!(troubled.lines().count(), 3, "{troubled}");
+
+    terminal.run("dbpf back 7");
+    until("the put has arrived", || terminal.run("dbgf same").contains('7'));
+    assert!(terminal.run("dbpvxr back 2").contains("back.OUT \"{pva:{pv:\"x\",proc:\"PP\"}}\": connected to "));
+}
+
+#[test]
+fn a_value_that_its_field_cannot_hold_is_counted_and_the_others_of_the_same_put_are_sent() {
+    let mut terminal = Terminal::serving(
+        r#"
+record(longin, "a") { info(Q:group, {"g":{"a":{+channel:"VAL", +type:"plain", +putorder:0}}}) }
+record(ao, "b") { info(Q:group, {"g":{"b":{+channel:"VAL", +type:"plain", +putorder:1}}}) }
+record(stringout, "out_a") { field(OUT, {pva:{pv:"g",field:"a",defer:true}}) }
+record(ao, "out_b") { field(OUT, {pva:{pv:"g",field:"b"}}) }
+"#,
+    );
+    until("the links are connected", || terminal.run("dbpvxr").starts_with("2 links use pvAccess, 2 are connected"));
+
+    terminal.run("dbpf out_a many");
+    terminal.run("dbpf out_b 5");
+    until("the other value has arrived", || terminal.run("dbgf b").contains('5'));
+    until("the alarm is raised", || terminal.run("dbgf out_a.SEVR").contains("INVALID"));
+
+    assert!(terminal.run("dbgf out_a.STAT").contains("LINK") && terminal.run("dbgf out_a.AMSG").contains("field OUT"));
+    assert!(terminal.run("dbgf out_b.SEVR").contains("NO_ALARM"));
+    assert_eq!(terminal.run("dbgf a"), "DBF_LONG:           0 = 0x0\n");
+    let troubled = terminal.run("dbpvxr * 1");
+    let lost = "0 updates and 0 puts merged, 1 puts refused";
+    assert!(
+        troubled.starts_with("out_a.OUT ") && troubled.contains(&format!("{lost}: the value cannot be sent: the "))
+    );
+    assert!(troubled.ends_with(&format!("lost 0 times, {lost}; 1 connected but failing\n")), "{troubled}");
+
+    terminal.run("dbpf out_a 7");
+    terminal.run("dbpf out_b 6");
+    until("both values have arrived", || terminal.run("dbgf a").contains('7') && terminal.run("dbgf b").contains('6'));
+    until("the link works again", || !terminal.run("dbpvxr").contains("failing"));
+    assert!(terminal.run("dbgf out_a.SEVR").contains("NO_ALARM"));
+}
+
+#[test]
+fn connected_links_are_counted_with_their_server_rights_and_losses() {
+    let mut far = Terminal::new();
+    far.file("a.acf", "ASG(DEFAULT) { RULE(1, WRITE) } ASG(FIXED) { RULE(1, READ) } ASG(CLOSED) { RULE(1, NONE) }");
+    far.file(
+        "a.db",
+        "record(ao, f:x) {} record(ao, f:fixed) { field(ASG, FIXED) } record(ao, f:y) { field(ASG, CLOSED) }",
+    );
+    ["dbLoadRecords a.db", "asSetFilename a.acf", "iocInit"].iter().for_each(|line| drop(far.run(line)));
+    let ports = far.run("casr");
+    let ports: Vec<&str> = ports.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty()).collect();
+    let (tcp, udp) = (format!("127.0.0.1:{}", ports[0]), format!("127.0.0.1:{}", ports[1]));
+    let mut near = Terminal::new();
+    near.file(
+        "a.db",
+        r#"
+record(ai, "n:x") { field(INP, "f:x CP") }
+record(ao, "n:fixed") { field(OUT, "f:fixed CA") }
+record(ai, "n:y") { field(INP, "f:y CP") }
+record(ai, "n:absent") { field(INP, "f:absent CP") }
+"#,
+    );
+    near.run(&format!("epicsEnvSet EPICS_CA_ADDR_LIST {udp}"));
+    near.run("dbLoadRecords a.db");
+    near.run("iocInit");
+
+    let none_merged = "0 updates and 0 puts merged";
+    let connected =
+        format!("4 links lead to other IOCs, 3 are connected; lost 0 times, {none_merged}; 2 connected but failing\n");
+    until("the links are connected", || near.run("dbcar") == connected);
+    let working = format!("n:x.INP \"f:x CP NMS\": connected to {tcp}, lost 0 times, {none_merged}\n");
+    let failing = [
+        format!("connected to {tcp}, no write access, lost 0 times, {none_merged}: the server refuses writing: "),
+        format!(
+            "connected to {tcp}, no read or write access, lost 0 times, {none_merged}: the server refuses reading: "
+        ),
+        format!("not connected, lost 0 times, {none_merged}: "),
+    ];
+    let (of_failing, of_all) = (near.run("dbcar * 1"), near.run("dbcar * 2"));
+    assert!(!of_failing.contains(&working) && of_all.contains(&working), "{of_all}");
+    for text in [&of_failing, &of_all] {
+        assert!(failing.iter().all(|part| text.contains(part)) && text.ends_with(&connected), "{text}");
+    }
+
+    drop(far);
+    let lost = format!("4 links lead to other IOCs, 0 are connected; lost 3 times, {none_merged}\n");
+    until("the links are lost", || near.run("dbcar") == lost);
+    let of_all = near.run("dbcar * 2");
+    let last = format!("not connected, last to {tcp}, lost 1 times, {none_merged}: the connection was lost\n");
+    assert_eq!(of_all.matches(&last).count(), 3, "{of_all}");
+}
+
+#[test]
 fn named_states_are_created_set_and_shown() {
     Terminal::serving("record(ai, a) {}").assert_goes(
         r#"
@@ -254,4 +385,20 @@ green is off
 ! the name of a state is missing; usage: dbStateCreate name
 "#,
     );
+}
+
+#[test]
+fn a_pv_whose_name_a_record_or_another_pv_has_is_reported() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(ai, \"x:a\") {}\n");
+    let table = |names: [&str; 2]| Arc::new(PvTable::from(names.map(|name| (name, SharedPv::new(1.0)))));
+    terminal.shell.serve_also(table(["x:a", "x:b"]));
+    terminal.shell.serve_also(table(["x:b", "x:c"]));
+    terminal.run("dbLoadRecords a.db");
+
+    let printed = terminal.run("iocInit");
+
+    assert!(printed.contains("the PV \"x:a\" is not served: a record has this name"), "{printed}");
+    assert_eq!(printed.matches("the PV \"x:b\" is not served: another PV has this name").count(), 1, "{printed}");
+    assert!(!printed.contains("x:c"), "{printed}");
 }

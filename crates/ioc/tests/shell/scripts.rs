@@ -5,6 +5,35 @@ use fodo_ioc::shell::Flow;
 use crate::{Terminal, until};
 
 #[test]
+fn groups_of_a_file_are_removed_by_a_minus_before_its_name() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", r#"record(ai, a) { info(Q:group, {"own":{"x":{+channel:"VAL"}}}) }"#);
+    terminal.file("g.json", r#"{"$(P)g": {"x": {"+channel": "a.VAL"}}}"#);
+    terminal.file("h.json", r#"{"h": {"x": {"+channel": "a.VAL"}}}"#);
+
+    terminal.assert_goes(
+        r#"
+> dbLoadRecords a.db
+> dbLoadGroup("h.json")
+> dbLoadGroup("-*")
+> dbLoadGroup("-*")
+> dbLoadGroup("g.json", "P=one:")
+> dbLoadGroup("g.json", "P=two:")
+> dbLoadGroup("g.json", "P=two:")
+> dbLoadGroup("-g.json", "P=one:")
+> dbLoadGroup("-g.json")
+! "g.json" is not loaded with the macros "": no group is removed
+> iocInit
+serving 1 records
+> pvxgl
+own
+two:g
+"#,
+    );
+    assert!(terminal.run("dbLoadGroup -g.json P=two:").contains("before iocInit"));
+}
+
+#[test]
 fn commands_that_need_records_fail_before_ioc_init() {
     let mut terminal = Terminal::new();
     terminal.file("a.db", "record(ai, a) {}");
@@ -21,6 +50,7 @@ fn commands_that_need_records_fail_before_ioc_init() {
         "dbli",
         "dbstat",
         "dbcar",
+        "dbpvxr",
         "dblsr",
         "scanppl",
         "scanpel",
@@ -69,6 +99,21 @@ red is on
 }
 
 #[test]
+fn commands_for_after_ioc_init_run_in_their_order_until_one_exits() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(ai, a) {}");
+    terminal.run("dbLoadRecords a.db");
+    for command in ["echo first", "echo second", "exit 3", "echo never"] {
+        terminal.run(&format!("afterIocRunning \"{command}\""));
+    }
+
+    let flow = terminal.shell.run_line("iocInit");
+
+    assert_eq!(flow, Flow::Exit(3));
+    assert_eq!(terminal.out.take(), "serving 1 records\nfirst\nsecond\n");
+}
+
+#[test]
 fn commands_for_use_before_ioc_init_fail_after_it() {
     let mut terminal = Terminal::serving("record(ai, a) {}");
     terminal.assert_goes(
@@ -97,6 +142,15 @@ there are no drivers, and no record needs one
 "#,
     );
     assert!(terminal.shell.is_running() && terminal.shell.loader().is_none());
+}
+
+#[test]
+fn debug_output_of_a_shell_contains_its_folder() {
+    let terminal = Terminal::new();
+
+    let shown = format!("{:?}", terminal.shell);
+
+    assert!(shown.contains(&format!("{:?}", terminal.folder)), "{shown}");
 }
 
 #[test]
@@ -275,4 +329,39 @@ fn databases_are_searched_in_the_directory_and_then_along_the_include_path() {
     assert_eq!(terminal.shell.variable("NOTHING"), None);
     terminal.run("iocInit");
     terminal.assert_goes("> dbl\nsecond\nfirst\n");
+}
+
+#[test]
+fn the_last_on_error_of_a_script_counts() {
+    let mut terminal = Terminal::new();
+    for (reactions, is_continued) in
+        [(["break", "continue"], true), (["continue", "break"], false), (["halt", "wait 0.001"], true)]
+    {
+        let [first, last] = reactions;
+        terminal.file("st.cmd", &format!("on error {first}\non error {last}\nnonsense\necho after\n"));
+
+        terminal.shell.run_script("st.cmd");
+
+        assert_eq!(terminal.out.take().contains("\nafter\n"), is_continued, "{reactions:?}");
+    }
+}
+
+#[test]
+fn data_for_recceivers_is_reported_if_nothing_is_sent_to_them() {
+    for (line, is_reported) in
+        [("addReccasterEnvVars A", true), ("addReccasterExcludePattern x:*", true), ("echo none", false)]
+    {
+        let mut terminal = Terminal::new();
+        terminal.file("a.db", "record(ai, a) {}\n");
+        terminal.run(line);
+        terminal.run("dbLoadRecords a.db");
+
+        let printed = terminal.run("iocInit");
+
+        assert_eq!(
+            printed.contains("nothing is sent to RecCeivers; start fodo ioc with --reccaster"),
+            is_reported,
+            "{line}"
+        );
+    }
 }

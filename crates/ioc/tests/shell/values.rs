@@ -109,6 +109,8 @@ DBF_CHAR[4]:        "a b"
 DBF_CHAR[2]:        "AB"
 > dbpf x:texts '[a,"b c"]'
 DBF_STRING[2]:      [a, b c]
+> dbpf x:ai.DESC "[1,2]"
+DBF_STRING:         "[1,2]"
 > dbpf x:byte 7
 DBF_UCHAR[1]:       "\u{7}"
 > dbpf x:floats "[1.5,1e20,1e-9]"
@@ -177,6 +179,16 @@ DBF_UINT64:   (empty)
 DBF_FLOAT:    (empty)
 DBF_DOUBLE:   (empty)
 DBF_ENUM:     (empty)
+"#,
+    );
+}
+
+#[test]
+fn control_characters_quotes_and_backslashes_of_a_text_are_escaped() {
+    Terminal::serving("record(stringin, s) { field(VAL, \"a\\x07\\tb\\\"c\\\\\") }\n").assert_goes(
+        r#"
+> dbgf s
+DBF_STRING:         "a\u{7}\tb\"c\\"
 "#,
     );
 }

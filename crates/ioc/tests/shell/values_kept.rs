@@ -326,7 +326,9 @@ fn fields_named_by_info_items_are_saved_without_commands() {
     let mut first = terminal();
     first.run("dbLoadRecords a.db");
     first.shell.keep_values_in(std::path::Path::new("kept"));
-    assert!(first.run("iocInit").contains("info(autosaveFields_pass0) of x:a names \"NOPE\""));
+    let remarks = first.run("iocInit");
+    assert!(remarks.contains("info(autosaveFields_pass0) of x:a names \"NOPE\""), "{remarks}");
+    assert!(!remarks.contains("saves nothing"), "{remarks}");
     first.run("dbpf x:a 9");
     first.run("dbpf x:a.DESC nine");
     let running = first.shell.place().lock().take().unwrap();
@@ -398,6 +400,18 @@ fn an_array_in_a_save_file_sets_a_scalar_field_to_its_first_element() {
     assert_eq!(terminal.run("fdbrestore a.sav"), "");
 
     terminal.assert_goes("> dbl ao \"VAL DESC\"\nx:a, \"4\", \"\"\n");
+}
+
+#[test]
+fn a_folder_for_values_is_reported_as_useless_if_no_record_has_an_info_item() {
+    let mut terminal = Terminal::new();
+    terminal.file("b.db", "record(ao, \"x:b\") {}\n");
+    terminal.run("dbLoadRecords b.db");
+    terminal.shell.keep_values_in(std::path::Path::new("kept"));
+
+    let remarks = terminal.run("iocInit");
+
+    assert!(remarks.contains("so autosave saves nothing"), "{remarks}");
 }
 
 #[test]

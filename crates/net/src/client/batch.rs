@@ -5,17 +5,18 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_data::{Meta, Reading};
 use fodo_engine::{Cid, Ioid};
+use fodo_lock::Mutex;
 
 use super::channel::{Channel, ChannelCore, Elsewhere};
 use super::circuit::{Circuit, Expected};
-use super::operation::{Operation, OperationOutcome, OperationTask, Output, converted, deadline_after};
+use super::operation::{Operation, OperationOutcome, OperationTask, Output, Waiter, converted, deadline_after};
 use super::{Error, ErrorKind, Refusal, WrongReply};
 
 /// Issues `n` operations at once and waits until the last one has ended or `timeout` has passed. The results are in the
@@ -39,15 +40,16 @@ pub(super) fn run<'a, T: Output>(
         })
         .collect();
 
+    let channel_at = |index: usize| of(index).0;
     if let ([part], true) = (&parts[..], alone.is_empty()) {
-        return part.results(&of, deadline, timeout).collect();
+        let mut results = Vec::with_capacity(n);
+        part.results(&channel_at, deadline, timeout, |_, result| results.push(result));
+        return results;
     }
     let mut results: Vec<Option<Result<T, Error>>> = Vec::with_capacity(n);
     results.resize_with(n, || None);
     for part in &parts {
-        for (&index, result) in part.indices.iter().zip(part.results(&of, deadline, timeout)) {
-            results[index] = Some(result);
-        }
+        part.results(&channel_at, deadline, timeout, |index, result| results[index] = Some(result));
     }
     for (index, operation) in alone {
         results[index] = Some(operation.wait_until(deadline, timeout));
@@ -56,7 +58,7 @@ pub(super) fn run<'a, T: Output>(
 }
 
 /// The operations issued on one circuit.
-struct CircuitBatch {
+pub(super) struct CircuitBatch {
     circuit: Arc<Circuit>,
     /// The number of the first operation there.
     first: Ioid,
@@ -78,7 +80,7 @@ pub(super) enum PieceEnd {
 }
 
 /// Issues what can be issued at once. Returns that by circuit, and the indices that must be started individually.
-fn issue_by_circuit<'a>(
+pub(super) fn issue_by_circuit<'a>(
     n: usize,
     operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
 ) -> (Vec<CircuitBatch>, Vec<usize>) {
@@ -109,7 +111,7 @@ impl CircuitBatch {
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         mut elsewhere: impl FnMut(usize, Elsewhere),
     ) -> CircuitBatch {
-        let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
+        let end = BatchEnd::for_this_thread();
         let first = circuit.open_batch(operations.len(), &end);
         let mut indices = Vec::with_capacity(operations.len());
         let mut piece = PieceEnd::More;
@@ -120,34 +122,95 @@ impl CircuitBatch {
         CircuitBatch { circuit, first, indices, end }
     }
 
-    /// Drives the circuit until all operations have ended or the deadline has passed; returns their results.
+    /// Drives the circuit until all operations have ended or the deadline has passed; passes on their results, each with
+    /// the index of its operation.
     fn results<'a, T: Output>(
         &self,
-        of: &impl Fn(usize) -> (&'a Channel, &'a OperationTask),
+        channel_at: &impl Fn(usize) -> &'a Channel,
         deadline: Instant,
         timeout: Duration,
-    ) -> impl Iterator<Item = Result<T, Error>> {
+        mut each: impl FnMut(usize, Result<T, Error>),
+    ) {
+        self.wait_until(deadline);
+        self.take_results(channel_at, timeout, &mut each);
+    }
+
+    /// Drives the circuit until all operations have ended or the deadline has passed. Returns whether they have ended.
+    pub(super) fn wait_until(&self, deadline: Instant) -> bool {
         while !self.end.is_set() && Instant::now() < deadline {
             self.circuit.drive(deadline, &|| self.end.is_set());
         }
-        self.indices.iter().zip(self.circuit.take_batch(self.first)).map(move |(&index, ended)| {
-            let channel = || of(index).0.core();
-            converted(match ended {
-                Some(Ok(outcome)) => Ok(outcome),
-                Some(Err(failure)) => Err(failure.error(channel(), self.circuit.server())),
-                None => Err(channel().timed_out(timeout)),
-            })
-        })
+        self.end.is_set()
+    }
+
+    /// The same for the current thread, which may not be the one that has issued the operations.
+    pub(super) fn wait_here_until(&self, deadline: Instant) -> bool {
+        self.end.is_awaited_by(Waiter::Thread(std::thread::current())) && self.wait_until(deadline) || self.end.is_set()
+    }
+
+    /// Whether all operations have ended; otherwise the reactor drives the circuit, and the waker is woken.
+    pub(super) fn poll_end(&self, waker: &Waker) -> bool {
+        let is_pending = self.end.is_awaited_by(Waiter::Future(waker.clone()));
+        if is_pending {
+            self.circuit.attend();
+        }
+        !is_pending
+    }
+
+    /// Gives up the operations; later replies are ignored.
+    pub(super) fn cancel(&self) {
+        drop(self.circuit.take_batch(self.first));
+    }
+
+    /// Passes on the results, each with the index of its operation; operations without one have timed out.
+    pub(super) fn take_results<'a, T: Output>(
+        &self,
+        channel_at: &impl Fn(usize) -> &'a Channel,
+        timeout: Duration,
+        each: &mut impl FnMut(usize, Result<T, Error>),
+    ) {
+        let Some(batch) = self.circuit.take_batch(self.first) else { return };
+        self.indices.iter().zip(batch.members).for_each(|(&index, member)| {
+            let channel = || channel_at(index).core();
+            let result = match member.progress {
+                Progress::Ended(Ok(outcome)) => Ok(outcome),
+                Progress::Ended(Err(failure)) => Err(failure.error(channel(), self.circuit.server())),
+                Progress::Issued(_) => Err(channel().timed_out(timeout)),
+            };
+            each(index, converted(result));
+        });
     }
 }
 
-/// Whether all operations of a batch have ended, and the thread that waits for that.
+/// Whether all operations of a batch have ended, and what waits for that.
 pub(super) struct BatchEnd {
     is_set: AtomicBool,
-    waiter: Thread,
+    waiter: Mutex<Waiter>,
 }
 
 impl BatchEnd {
+    /// The end for which the current thread waits.
+    pub(super) fn for_this_thread() -> Arc<BatchEnd> {
+        let waiter = Mutex::new(Waiter::Thread(std::thread::current()));
+        Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter })
+    }
+
+    /// From now on this waiter is woken at the end. Returns false if the end has been reached.
+    fn is_awaited_by(&self, waiter: Waiter) -> bool {
+        let mut current = self.waiter.lock();
+        let is_pending = !self.is_set();
+        if is_pending {
+            *current = waiter;
+        }
+        is_pending
+    }
+
+    /// The end; returns the waiter to wake after releasing all locks, the first time.
+    fn set(&self) -> Option<Waiter> {
+        let mut waiter = self.waiter.lock();
+        (!self.is_set.swap(true, Ordering::AcqRel)).then(|| std::mem::take(&mut *waiter))
+    }
+
     fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
     }
@@ -155,18 +218,31 @@ impl BatchEnd {
 
 /// Why an operation failed on a circuit. The caller adds the channel's name.
 #[derive(Clone, Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     Refused(Refusal),
     WrongReply(WrongReply),
+    /// The request is invalid, and why.
+    Misuse(String),
     Disconnected,
     Closed,
 }
 
 impl Failure {
+    /// The same as a refusal, for a subscription.
+    pub(super) fn into_refusal(self) -> Refusal {
+        match self {
+            Failure::Refused(refusal) => refusal,
+            Failure::Misuse(text) => Refusal::Reported { text },
+            Failure::WrongReply(reply) => Refusal::Reported { text: reply.to_string() },
+            Failure::Disconnected | Failure::Closed => Refusal::Channel,
+        }
+    }
+
     pub(super) fn error(self, channel: &ChannelCore, server: SocketAddr) -> Error {
         let kind = match self {
             Failure::Refused(refusal) => ErrorKind::Refused { server, refusal },
             Failure::WrongReply(reply) => ErrorKind::WrongReply { server, reply },
+            Failure::Misuse(reason) => ErrorKind::Misuse { reason },
             Failure::Disconnected => ErrorKind::Disconnected { server },
             Failure::Closed => ErrorKind::ContextClosed,
         };
@@ -174,7 +250,7 @@ impl Failure {
     }
 }
 
-/// What ends an operation, except the value of a get ([`got`]).
+/// What ends an operation, except the value of a get ([`finish_get`]).
 pub(super) enum PutOrFailure {
     /// WRITE_NOTIFY: ends a put.
     Written(Result<(), Eca>),
@@ -265,8 +341,8 @@ impl Batch {
         self.n_left += 1;
     }
 
-    /// All operations of the batch were issued; returns the thread to wake after releasing all locks.
-    pub(super) fn all_issued(&mut self) -> Option<Thread> {
+    /// All operations of the batch were issued; returns what to wake after releasing all locks.
+    pub(super) fn all_issued(&mut self) -> Option<Waiter> {
         self.is_issued = true;
         self.take_waiter()
     }
@@ -279,9 +355,9 @@ impl Batch {
         }
     }
 
-    /// Ends a get; returns the thread to wake after releasing all locks.
+    /// Ends a get; returns what to wake after releasing all locks.
     #[inline(always)]
-    pub(super) fn end_get(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) -> Option<Thread> {
+    pub(super) fn end_get(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) -> Option<Waiter> {
         let member = self.member(ioid)?;
         let (Progress::Issued(meta), Some(expected)) = (&mut member.progress, &member.expected) else { return None };
         let ended = finish_get(expected, meta, dbr, result);
@@ -290,17 +366,24 @@ impl Batch {
         self.take_waiter()
     }
 
-    /// Ends an operation if it waits for such a reply; returns the thread to wake after releasing all locks.
-    pub(super) fn end(&mut self, ioid: Ioid, reply: PutOrFailure) -> Option<Thread> {
+    /// Ends an operation if it waits for such a reply; returns what to wake after releasing all locks.
+    pub(super) fn end(&mut self, ioid: Ioid, reply: PutOrFailure) -> Option<Waiter> {
+        let ended = reply.end(self.member(ioid)?.expected.as_ref())?;
+        self.end_with(ioid, ended)
+    }
+
+    /// Ends an operation with its result; returns what to wake after releasing all locks.
+    #[inline(always)]
+    pub(super) fn end_with(&mut self, ioid: Ioid, ended: Result<OperationOutcome, Failure>) -> Option<Waiter> {
         let member = self.member(ioid)?;
         let Progress::Issued(_) = member.progress else { return None };
-        member.progress = Progress::Ended(reply.end(member.expected.as_ref())?);
+        member.progress = Progress::Ended(ended);
         self.n_left -= 1;
         self.take_waiter()
     }
 
-    /// Ends all issued operations, or those of one channel; returns the thread to wake.
-    pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Option<Thread> {
+    /// Ends all issued operations, or those of one channel; returns what to wake.
+    pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Option<Waiter> {
         for member in &mut self.members {
             let is_lost = only.is_none_or(|cid| cid == member.cid);
             if is_lost && matches!(member.progress, Progress::Issued(_)) {
@@ -311,24 +394,15 @@ impl Batch {
         self.take_waiter()
     }
 
-    /// The result of each operation; `None` where no reply was received.
-    pub(super) fn ended(batch: Option<Batch>) -> impl Iterator<Item = Option<Result<OperationOutcome, Failure>>> {
-        let members = batch.map(|batch| batch.members).unwrap_or_default();
-        members.into_iter().map(|member| match member.progress {
-            Progress::Issued(_) => None,
-            Progress::Ended(result) => Some(result),
-        })
-    }
-
     #[inline]
     fn member(&mut self, ioid: Ioid) -> Option<&mut Member> {
         self.members.get_mut(ioid.0.checked_sub(self.numbers.start)? as usize)
     }
 
-    /// The thread to wake, if all have ended just now.
-    fn take_waiter(&self) -> Option<Thread> {
+    /// What to wake, if all have ended just now.
+    fn take_waiter(&self) -> Option<Waiter> {
         let has_ended = self.is_issued && self.n_left == 0;
-        (has_ended && !self.end.is_set.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
+        if has_ended { self.end.set() } else { None }
     }
 }
 
@@ -345,8 +419,7 @@ mod tests {
 
     /// A batch of a get of channel 1, a put of channel 2 and a get of channel 3, with the numbers from 100 on.
     fn batch() -> Batch {
-        let end = Arc::new(BatchEnd { is_set: AtomicBool::new(false), waiter: std::thread::current() });
-        let mut batch = Batch::new(100..110, &end);
+        let mut batch = Batch::new(100..110, &BatchEnd::for_this_thread());
         for (cid, task, number) in [
             (1, OperationTask::Get(Default::default()), 100),
             (2, OperationTask::Put(Value::from(1.0)), 101),
@@ -364,7 +437,7 @@ mod tests {
         Other(PutOrFailure),
     }
 
-    fn end(batch: &mut Batch, ioid: Ioid, sent: Sent) -> Option<Thread> {
+    fn end(batch: &mut Batch, ioid: Ioid, sent: Sent) -> Option<Waiter> {
         match sent {
             Sent::Value(dbr, result) => batch.end_get(ioid, dbr, result),
             Sent::Other(reply) => batch.end(ioid, reply),
@@ -381,12 +454,13 @@ mod tests {
 
     /// The result of each, as short text.
     fn ended(batch: Batch) -> Vec<String> {
-        Batch::ended(Some(batch))
-            .map(|ended| match ended {
-                None => "nothing".to_owned(),
-                Some(Ok(OperationOutcome::Reading(reading))) => format!("{:?}", reading.value),
-                Some(Ok(outcome)) => format!("{outcome:?}"),
-                Some(Err(failure)) => format!("{failure:?}"),
+        let members = batch.members.into_iter();
+        members
+            .map(|member| match member.progress {
+                Progress::Issued(_) => "nothing".to_owned(),
+                Progress::Ended(Ok(OperationOutcome::Reading(reading))) => format!("{:?}", reading.value),
+                Progress::Ended(Ok(outcome)) => format!("{outcome:?}"),
+                Progress::Ended(Err(failure)) => format!("{failure:?}"),
             })
             .collect()
     }
@@ -456,9 +530,10 @@ mod tests {
         end(&mut batch, Ioid(102), reading(3.0));
         end(&mut batch, Ioid(100), reading(1.0));
 
-        let metas: Vec<Option<Arc<Meta>>> = Batch::ended(Some(batch))
-            .map(|ended| match ended {
-                Some(Ok(OperationOutcome::Reading(reading))) => reading.meta,
+        let members = batch.members.into_iter();
+        let metas: Vec<Option<Arc<Meta>>> = members
+            .map(|member| match member.progress {
+                Progress::Ended(Ok(OperationOutcome::Reading(reading))) => reading.meta,
                 _ => None,
             })
             .collect();

@@ -187,7 +187,33 @@ impl Callbacks {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// Waits until a condition is true.
+    fn await_that(is_true: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_true() {
+            assert!(start.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn idle_threads_sleep_until_they_are_ended() {
+        for (executor, n_threads) in
+            [(Executor::OneThread, 1), (Executor::Threads(NonZeroUsize::MIN.saturating_add(2)), 3)]
+        {
+            let callbacks = Callbacks::start(executor).unwrap();
+            await_that(|| callbacks.line.lock().n_asleep == n_threads);
+
+            callbacks.end();
+
+            await_that(|| Arc::strong_count(&callbacks) == 1);
+            assert_eq!(callbacks.line.lock().n_asleep, 0);
+        }
+    }
 
     #[test]
     fn debug_output_of_an_executor_names_its_variant() {

@@ -1,6 +1,8 @@
+mod checked_put;
 mod claims;
 mod handle;
 mod state;
+mod structured;
 mod unconfirmed;
 
 use std::net::SocketAddr;
@@ -13,15 +15,19 @@ use fodo_engine::search::HasName;
 use fodo_engine::{Cid, Rights};
 use fodo_lock::{Mutex, Rank};
 
+pub(crate) use self::checked_put::CheckedPut;
 pub use self::handle::Channel;
 use self::state::{ChannelPhase, State};
 pub(super) use self::state::{Responsiveness, Trouble};
+pub(super) use self::structured::ONLY_PVA;
 use super::circuit::{Afterwards, Circuit, MonitorSubscriptions, ServerChannel};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
 use super::operation::{OperationCore, OperationTask, Waiter};
+use super::search::Search;
 use super::{ChannelFacts, ContextCore, Error, ErrorKind, Priority, Refusal};
 use crate::limit;
+use crate::protocol::Protocol;
 
 /// The state of a channel.
 ///
@@ -45,6 +51,7 @@ pub enum ChannelState {
 pub(super) struct ChannelCore {
     name: Box<str>,
     cid: Cid,
+    protocol: Protocol,
     priority: Priority,
     /// The channel is closed when the last handle is dropped.
     n_handles: AtomicU32,
@@ -73,12 +80,19 @@ impl std::fmt::Debug for ChannelCore {
 }
 
 impl ChannelCore {
-    fn new(name: &str, cid: Cid, priority: Priority, context: Arc<ContextCore>) -> Arc<ChannelCore> {
+    fn new(
+        name: &str,
+        protocol: Protocol,
+        cid: Cid,
+        priority: Priority,
+        context: Arc<ContextCore>,
+    ) -> Arc<ChannelCore> {
         let state = State::new();
         let n_handles = AtomicU32::new(1);
         Arc::new(ChannelCore {
             name: name.into(),
             cid,
+            protocol,
             priority,
             n_handles,
             context,
@@ -90,18 +104,27 @@ impl ChannelCore {
         &self.name
     }
 
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// Whether both have the same circuit to the same server.
     pub(super) fn shares_circuits_with(&self, other: &ChannelCore) -> bool {
-        self.priority == other.priority && Arc::ptr_eq(&self.context, &other.context)
+        (self.protocol, self.priority) == (other.protocol, other.priority) && Arc::ptr_eq(&self.context, &other.context)
     }
 
     pub(super) fn cid(&self) -> Cid {
         self.cid
     }
 
+    /// The search of its protocol.
+    fn search(&self) -> &Search {
+        self.context.search(self.protocol)
+    }
+
     /// Speeds up the search, because a caller is waiting.
     pub(super) fn flush_searches(&self) {
-        self.context.search().flush_searches();
+        self.search().flush_searches();
     }
 
     /// The timeout of calls that have none of their own.
@@ -136,8 +159,8 @@ impl ChannelCore {
         }
         drop(state);
         match now {
-            Responsiveness::Responsive => self.context.search().stop(self.cid),
-            Responsiveness::Silent => self.context.search().start_lost(self.clone()),
+            Responsiveness::Responsive => self.search().stop(self.cid),
+            Responsiveness::Silent => self.search().start_lost(self.clone()),
         }
     }
 
@@ -165,7 +188,7 @@ impl ChannelCore {
         state.phase = ChannelPhase::Active(circuit.clone(), server_channel, Responsiveness::Responsive);
         let until = state.until_active.take();
         if until.as_ref().is_some_and(|until| until.is_sought) {
-            self.context.search().stop(self.cid);
+            self.search().stop(self.cid);
         }
         let mut operations = until.map(|until| until.waiting).unwrap_or_default();
         operations.retain(|(operation, task)| match state.ended(&self.name, task) {
@@ -234,13 +257,13 @@ impl ChannelCore {
                 afterwards.woken.push(operation.end(Err(error)));
             }
         }
-        if was_active && !matches!(trouble, Trouble::Refused(..)) {
+        if was_active && !matches!(trouble, Trouble::Refused(..) | Trouble::Handshake(..)) {
             drop(state);
-            return self.context.search().start_lost(self.clone());
+            return self.search().start_lost(self.clone());
         }
         let pause = state.until_active().failed(trouble);
         drop(state);
-        self.context.search().start(self.clone(), pause);
+        self.search().start(self.clone(), pause);
     }
 
     /// The channel's circuit, if it is active.
@@ -321,12 +344,20 @@ impl ChannelCore {
                         return operation;
                     }
                     ChannelPhase::Searching | ChannelPhase::Connecting(_) => {
+                        let confirmed = match &state.phase {
+                            ChannelPhase::Connecting(circuit) if task.is_call() => Some(circuit.clone()),
+                            _ => None,
+                        };
                         let waiting = &mut state.until_active().waiting;
                         if waiting.is_empty() {
                             // Usually one operation waits.
                             waiting.reserve_exact(1);
                         }
                         waiting.push((operation.clone(), task));
+                        drop(state);
+                        if let Some(circuit) = confirmed {
+                            circuit.issue_waiting_calls(self);
+                        }
                         return operation;
                     }
                 }
@@ -342,6 +373,14 @@ impl ChannelCore {
             operation.end(Err(error)).wake();
         }
         operation
+    }
+
+    /// Takes the calls that wait until the channel is active.
+    pub(super) fn take_waiting_calls(&self) -> Vec<(Arc<OperationCore>, OperationTask)> {
+        match &mut self.state.lock().until_active {
+            Some(until) => until.waiting.extract_if(.., |(_, task)| task.is_call()).collect(),
+            None => Vec::new(),
+        }
     }
 
     pub(super) fn is_of(&self, context: &ContextCore) -> bool {
@@ -369,7 +408,7 @@ impl ChannelCore {
             let waiting = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
             (phase, waiting, std::mem::take(&mut state.monitors))
         };
-        self.context.search().remove_channel(self.cid);
+        self.search().remove_channel(self.cid);
         for (operation, _) in waiting {
             operation.end(Err(self.closed())).wake();
         }
@@ -385,7 +424,7 @@ impl ChannelCore {
             ChannelPhase::Active(circuit, server_channel, _) => circuit.clear(self.cid, Some(server_channel.sid)),
             ChannelPhase::Searching | ChannelPhase::Closed => {}
         }
-        self.context.search().remove_channel(self.cid);
+        self.search().remove_channel(self.cid);
     }
 }
 
@@ -401,6 +440,7 @@ mod tests {
     use fodo_engine::Sid;
 
     use super::*;
+    use crate::client::monitor::Delivery;
     use crate::client::{Context, Monitor, MonitorEvent, MonitorOptions};
     use crate::config::ClientConfig;
 
@@ -417,18 +457,19 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let context = Context::new(ClientConfig::with_addresses(Vec::new()));
         let x = context.channel("x").unwrap();
-        let circuit = context.core.circuit_to(listener.local_addr().unwrap(), 0).unwrap();
+        let circuit =
+            context.core.circuit_to(listener.local_addr().unwrap(), Protocol::Ca, Default::default(), 0).unwrap();
         let server_channel = ServerChannel { sid: Sid(1), kind: Kind::F64, count: 1 };
         let mut afterwards = Afterwards::default();
         assert!(x.core().activated(&circuit, server_channel, &mut afterwards).is_some());
-        let core = MonitorCore::new(x.core().clone(), MonitorOptions::default(), None);
+        let core = MonitorCore::new(x.core().clone(), MonitorOptions::default(), None, Delivery::Readings);
 
         let (_, active) = x.core().add_monitor(&core);
         // Another thread is faster than the one that subscribes.
         x.core().lost(Trouble::ConnectionClosed(circuit.server()), &mut afterwards);
 
         assert!(active.is_some());
-        let monitor = Monitor::new(core, x);
+        let monitor: Monitor = Monitor::new(core, x);
         assert!(matches!(monitor.next_timeout(Duration::ZERO), Some(MonitorEvent::Connected(_))));
         assert_eq!(monitor.next_timeout(Duration::ZERO), Some(MonitorEvent::Disconnected));
     }

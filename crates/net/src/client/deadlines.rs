@@ -83,3 +83,59 @@ impl EventHandler for Deadlines {
         turn
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Channel, Context};
+    use super::*;
+    use crate::clock;
+    use crate::config::ClientConfig;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Deadlines that only the test drives, and a channel.
+    fn deadlines() -> (Arc<Deadlines>, Channel) {
+        let x = Context::new(ClientConfig::with_addresses(Vec::new())).channel("x").unwrap();
+        (Deadlines::new(TIMEOUT, &Reactor::start("ends at once").unwrap()), x)
+    }
+
+    fn n_awaited(deadlines: &Deadlines) -> usize {
+        deadlines.state.lock().awaited.len()
+    }
+
+    #[test]
+    fn an_awaited_operation_ends_at_its_deadline_and_not_before() {
+        let (deadlines, x) = deadlines();
+        let operation = OperationCore::new(x.core().clone(), None);
+        let before = clock::now();
+        deadlines.add(&operation);
+        let after = clock::now();
+
+        let turn = deadlines.clone().on_event(after);
+        let has_ended_early = operation.has_ended();
+        let last_turn = deadlines.clone().on_event(after + TIMEOUT);
+
+        let NextCall::At(at) = turn else { panic!("{turn:?}") };
+        assert!((before.monotonic + TIMEOUT..=after.monotonic + TIMEOUT).contains(&at));
+        assert_eq!((has_ended_early, operation.has_ended(), last_turn), (false, true, NextCall::OnReady));
+        assert_eq!(n_awaited(&deadlines), 0);
+    }
+
+    #[test]
+    fn operations_that_have_ended_are_removed_before_many_of_them_are_kept() {
+        let (deadlines, x) = deadlines();
+        let operation = || OperationCore::new(x.core().clone(), None);
+        let waiting = operation();
+        deadlines.add(&waiting);
+
+        // Each of these is dropped, and so has ended, but the first one still waits.
+        (1..limit::AWAITED_SWEEP).for_each(|_| deadlines.add(&operation()));
+        let n_before = n_awaited(&deadlines);
+        deadlines.add(&operation());
+        let n_after = n_awaited(&deadlines);
+        drop(waiting);
+        deadlines.add(&operation());
+
+        assert_eq!((n_before, n_after, n_awaited(&deadlines)), (limit::AWAITED_SWEEP, 2, 1));
+    }
+}

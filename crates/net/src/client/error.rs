@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
+use fodo_data::{Kind, Text};
 
 /// Why an operation on a PV failed.
 ///
@@ -86,6 +87,14 @@ pub enum ErrorKind {
         server: SocketAddr,
         /// What was refused.
         refusal: Refusal,
+    },
+    /// The handshake of TLS with the server failed: one side does not accept the other. The client retries until the timeout;
+    /// this is the last failure.
+    Handshake {
+        /// The server that claimed the name.
+        server: SocketAddr,
+        /// Why, about the server: "its certificate has expired".
+        reason: String,
     },
     /// The server sent a reply of another type or length than requested.
     WrongReply {
@@ -218,6 +227,7 @@ impl fmt::Display for ErrorKind {
                 write!(f, "{server} claimed the name but the connection ended before it confirmed the channel")
             }
             ErrorKind::Refused { server, refusal } => write!(f, "{server} refused {refusal}"),
+            ErrorKind::Handshake { server, reason } => write!(f, "the TLS handshake with {server} failed: {reason}"),
             ErrorKind::WrongReply { server, reply } => write!(f, "{server} replied with {reply}"),
             ErrorKind::Disconnected { server } => write!(f, "the circuit to {server} was lost during the operation"),
             ErrorKind::ContextClosed => write!(f, "the context is closed; create a new one"),
@@ -248,6 +258,15 @@ pub enum Refusal {
         /// The server's own explanation; empty when it sent none.
         text: String,
     },
+    /// The subscription: structures require pvAccess, and the channel uses Channel Access.
+    RequiresPva,
+    /// Further updates: the server has ended the subscription without an error. Only with pvAccess.
+    FurtherUpdates,
+    /// The operation; with pvAccess the server's text is the only reason.
+    Reported {
+        /// The server's text; empty when it sent none.
+        text: String,
+    },
 }
 
 impl Refusal {
@@ -271,7 +290,7 @@ impl From<Eca> for Refusal {
 /// Why a reply is rejected.
 ///
 /// See [`ErrorKind::WrongReply`], and the example of [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WrongReply {
     /// The values have another type.
@@ -288,7 +307,32 @@ pub enum WrongReply {
         /// The number in the reply.
         received: usize,
     },
+    /// The value cannot be converted to the requested kind. Servers of pvAccess send values in their own kind; the
+    /// client converts them.
+    Kind {
+        /// The requested kind.
+        requested: Kind,
+        /// The kind of the value.
+        received: Kind,
+    },
+    /// The PV is a structure without a value of its own, such as a table or a group. Read it with
+    /// [`Channel::get_structure`](crate::Channel::get_structure).
+    Structure {
+        /// The name of its type; may be empty.
+        id: Text,
+    },
+    /// The PV is an array, a string or a structure, but a [`MonitorGroup`](crate::MonitorGroup) receives numbers. Use
+    /// [`Channel::monitor`](crate::Channel::monitor).
+    NotANumber {
+        /// The type of an element; [`Kind::Text`] also for a structure.
+        kind: Kind,
+        /// The maximum number of elements, as [`ChannelFacts::count_max`](crate::ChannelFacts::count_max).
+        count_max: u32,
+    },
 }
+
+/// What a monitor group receives.
+const ONLY_NUMBERS: &str = "a monitor group receives single numbers; use a monitor for this PV";
 
 impl fmt::Display for WrongReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,6 +341,20 @@ impl fmt::Display for WrongReply {
             WrongReply::Count { requested, received } => {
                 write!(f, "a value with {received} elements where {requested} was requested")
             }
+            WrongReply::Kind { requested, received } => {
+                write!(f, "a value of kind {received:?} that cannot be converted to {requested:?}")
+            }
+            WrongReply::Structure { id } if id.is_empty() => {
+                write!(f, "a structure without a type name: the PV has no value of its own")
+            }
+            WrongReply::Structure { id } => {
+                write!(f, "a structure of type {:?}: the PV has no value of its own", id.to_str())
+            }
+            WrongReply::NotANumber { kind: Kind::Text, count_max: 1 } => write!(f, "a string, but {ONLY_NUMBERS}"),
+            WrongReply::NotANumber { kind: Kind::Text, .. } => {
+                write!(f, "strings or a structure, but {ONLY_NUMBERS}")
+            }
+            WrongReply::NotANumber { kind, .. } => write!(f, "an array of kind {kind:?}, but {ONLY_NUMBERS}"),
         }
     }
 }
@@ -311,6 +369,12 @@ impl fmt::Display for Refusal {
             Refusal::Status { status, text } if text.is_empty() => write!(f, "the operation: {status}"),
             // Quoted, since text from the network may contain control characters.
             Refusal::Status { status, text } => write!(f, "the operation: {status}; the server reports {text:?}"),
+            Refusal::RequiresPva => {
+                write!(f, "structures: that requires pvAccess; request the PV with \"pva://\"")
+            }
+            Refusal::FurtherUpdates => write!(f, "further updates: it has ended the subscription without an error"),
+            Refusal::Reported { text } if text.is_empty() => write!(f, "the operation without a reason"),
+            Refusal::Reported { text } => write!(f, "the operation: the server reports {text:?}"),
         }
     }
 }
@@ -323,6 +387,7 @@ mod tests {
     fn an_error_text_contains_the_pv_once_the_cause_and_the_server() {
         let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
+        let wrong = |reply| ErrorKind::WrongReply { server, reply };
         for (kind, texts) in [
             (ErrorKind::NotFound { after }, ["no server", "1.5s"]),
             (ErrorKind::NoReply { server, after }, ["10.0.0.9:5064", "1.5s"]),
@@ -332,6 +397,19 @@ mod tests {
             (refused(Refusal::ReadAccess), ["10.0.0.9:5064", "no read access"]),
             (refused(Refusal::WriteAccess), ["10.0.0.9:5064", "no write access"]),
             (refused(Eca::GETFAIL.into()), ["channel read request failed", "ECA_GETFAIL"]),
+            (
+                refused(Refusal::Reported { text: "Put not permitted".into() }),
+                ["the operation", "\"Put not permitted\""],
+            ),
+            (refused(Refusal::Reported { text: String::new() }), ["10.0.0.9:5064", "without a reason"]),
+            (wrong(WrongReply::Structure { id: "x:table:1".into() }), ["\"x:table:1\"", "no value of its own"]),
+            (wrong(WrongReply::Structure { id: Text::EMPTY }), ["without a type name", "no value of its own"]),
+            (refused(Refusal::RequiresPva), ["requires pvAccess", "pva://"]),
+            (refused(Refusal::FurtherUpdates), ["10.0.0.9:5064", "has ended the subscription"]),
+            (wrong(WrongReply::Kind { requested: Kind::F64, received: Kind::Text }), ["kind Text", "to F64"]),
+            (wrong(WrongReply::NotANumber { kind: Kind::Text, count_max: 1 }), ["a string", "use a monitor"]),
+            (wrong(WrongReply::NotANumber { kind: Kind::Text, count_max: 0 }), ["structure", "use a monitor"]),
+            (wrong(WrongReply::NotANumber { kind: Kind::I32, count_max: 9 }), ["array", "I32"]),
             (ErrorKind::Disconnected { server }, ["10.0.0.9:5064", "lost"]),
             (ErrorKind::ContextClosed, ["context", "closed"]),
             (ErrorKind::Misuse { reason: "too long".into() }, [": ", "too long"]),

@@ -4,43 +4,53 @@
 //! [`Operation`] or await it.
 
 mod batch;
-mod beacon_listener;
 mod callbacks;
 mod channel;
 mod circuit;
 mod deadlines;
 pub mod diagnosis;
 mod error;
+mod group;
+mod loop_reader;
 pub mod many;
 mod monitor;
 mod name_server;
 mod notice;
 mod operation;
-mod search;
+pub(crate) mod search;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use fodo_data::Kind;
+use fodo_engine::search::Transport;
 use fodo_lock::{Mutex, Rank};
 
+pub(crate) use self::batch::Failure;
 use self::callbacks::Callbacks;
 pub use self::callbacks::{CallbackJob, Executor};
 pub use self::channel::{Channel, ChannelState};
-use self::circuit::Circuit;
+use self::circuit::{Circuit, ClientMachine};
+pub(crate) use self::circuit::{RowTarget, ServerChannel};
 use self::deadlines::Deadlines;
 pub use self::error::{Error, ErrorKind, Refusal, WrongReply};
-pub use self::monitor::{Monitor, MonitorCounts, MonitorEvent, MonitorIter, MonitorOptions, WhenFull};
+use self::group::GroupCore;
+pub use self::group::{GroupChange, GroupCounts, GroupOptions, GroupRow, GroupRows, MonitorGroup};
+pub use self::loop_reader::LoopReader;
+pub use self::monitor::{Monitor, MonitorCounts, MonitorEvent, MonitorIter, MonitorOptions, MonitorValue, WhenFull};
 pub use self::notice::Notice;
 use self::notice::Notices;
 pub use self::operation::{Operation, Output};
+pub(crate) use self::operation::{OperationOutcome, OperationTask, StructuredTask};
 use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
+use crate::protocol::Protocol;
 use crate::reactor::Reactor;
+use crate::tls::{TlsPeer, TlsStream};
 
 /// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
 ///
@@ -78,6 +88,8 @@ struct ContextCore {
     deadlines: OnceLock<Arc<Deadlines>>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
+    /// The monitor groups, which end with the context also while they have no PV.
+    groups: Mutex<Vec<Weak<GroupCore>>>,
     notices: Notices,
 }
 
@@ -87,11 +99,11 @@ struct ContextCore {
 /// See the example of [`Context::channel_at`].
 pub type Priority = u8;
 
-/// The circuits of a context, by server and priority.
+/// The circuits of a context, by server, protocol and priority.
 #[derive(Debug)]
 enum Circuits {
     /// New circuits can be added.
-    Open(HashMap<(SocketAddr, Priority), Arc<Circuit>>),
+    Open(HashMap<(SocketAddr, Protocol, Transport, Priority), Arc<Circuit>>),
     /// The context was closed: no circuits, and none can be added.
     Closed,
 }
@@ -99,12 +111,23 @@ enum Circuits {
 /// What a context needs once it has a channel.
 struct NetworkHandles {
     reactor: Arc<Reactor>,
-    search: Arc<Search>,
+    /// The searches of each protocol; opened with the first channel of the protocol.
+    ca: OnceLock<Search>,
+    pva: OnceLock<Search>,
+}
+
+impl NetworkHandles {
+    fn search(&self, protocol: Protocol) -> &OnceLock<Search> {
+        match protocol {
+            Protocol::Ca => &self.ca,
+            Protocol::Pva => &self.pva,
+        }
+    }
 }
 
 impl std::fmt::Debug for NetworkHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.search.fmt(f)
+        f.debug_list().entries([&self.ca, &self.pva].into_iter().filter_map(OnceLock::get)).finish()
     }
 }
 
@@ -134,6 +157,7 @@ impl Context {
             deadlines: OnceLock::new(),
             circuits: Mutex::ranked(Rank::ContextCircuits, Circuits::Open(HashMap::new())),
             callbacks: Mutex::ranked(Rank::ContextCallbacks, None),
+            groups: Mutex::default(),
             notices: Notices::default(),
         };
         Context { core: Arc::new(core) }
@@ -176,8 +200,12 @@ impl Context {
 
     /// Opens a channel to the PV `name`; the search for it starts at once. Each call creates a separate channel.
     ///
-    /// Fails if `name` is empty, longer than 511 bytes or contains NUL, after [`Context::close`], and if the system
-    /// provides no socket or thread. See the example of [`Context`].
+    /// A scheme before the name selects the protocol: `pva://name` or `ca://name`. Without one it is
+    /// [`ClientConfig::default_protocol`]. [`Channel::name`] and errors contain the name without the scheme.
+    ///
+    /// Fails if the name is empty, longer than its protocol allows (511 bytes with Channel Access, 1024 with pvAccess) or
+    /// contains NUL, after [`Context::close`], and if the system provides no socket or thread. See the example of
+    /// [`Context`].
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
         self.channel_at(name, 0)
     }
@@ -197,12 +225,14 @@ impl Context {
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
     pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
+        let (protocol, name) = Protocol::split(name);
+        let protocol = protocol.unwrap_or(self.core.config.default_protocol);
         let misuse = |reason: &str| Err(Error::misuse(name, reason));
         if name.is_empty() {
             return misuse("a channel needs a name");
         }
-        if name.len() > fodo_ca::limit::NAME_BYTES {
-            let most = fodo_ca::limit::NAME_BYTES;
+        let most = name_bytes_max(protocol);
+        if name.len() > most {
             return misuse(&format!("the name has {} bytes; a server accepts at most {most}", name.len()));
         }
         if name.bytes().any(|byte| byte == 0) {
@@ -211,8 +241,8 @@ impl Context {
         if priority > limit::PRIORITY_MAX {
             return misuse("the priority must be between 0 and 99");
         }
-        self.core.open().map_err(|error| Error::system(name, error))?;
-        let channel = Channel::open(name, priority, &self.core);
+        self.core.open(protocol).map_err(|error| Error::system(name, error))?;
+        let channel = Channel::open(name, protocol, priority, &self.core);
         // Checked only now: if `close` ran too early to see the new channel, the context is closed here.
         if self.core.is_closed() {
             return Err(Error::new(name, ErrorKind::ContextClosed));
@@ -235,14 +265,21 @@ impl Context {
 }
 
 impl ContextCore {
-    fn open(self: &Arc<Self>) -> io::Result<()> {
-        if self.network.get().is_some() {
-            return Ok(());
+    /// Opens what channels over this protocol need.
+    fn open(self: &Arc<Self>, protocol: Protocol) -> io::Result<()> {
+        let network = match self.network.get() {
+            Some(network) => network,
+            None => {
+                let reactor = Reactor::shared()?;
+                let new = || NetworkHandles { reactor, ca: OnceLock::new(), pva: OnceLock::new() };
+                self.network.get_or_init(new)
+            }
+        };
+        let search = network.search(protocol);
+        if search.get().is_none() {
+            // Another thread may have set it first; its search is the same.
+            let _ = search.set(Search::shared(protocol, &self.config, &network.reactor, Arc::downgrade(self))?);
         }
-        let reactor = Reactor::shared()?;
-        let search = Search::shared(&self.config, &reactor, Arc::downgrade(self))?;
-        // Another thread may have set it first; its handles are equivalent.
-        let _ = self.network.set(NetworkHandles { reactor, search });
         Ok(())
     }
 
@@ -250,15 +287,38 @@ impl ContextCore {
         matches!(*self.circuits.lock(), Circuits::Closed)
     }
 
+    /// A group that ends with the context.
+    fn add_group(&self, group: &Arc<GroupCore>) {
+        {
+            let mut groups = self.groups.lock();
+            groups.retain(|known| known.strong_count() > 0);
+            groups.push(Arc::downgrade(group));
+        }
+        // Checked only now: if `close` ran too early to see the new group, the group is closed here.
+        if self.is_closed() {
+            group.end_with_context().wake();
+        }
+    }
+
     fn close(&self) {
         let Circuits::Open(circuits) = std::mem::replace(&mut *self.circuits.lock(), Circuits::Closed) else { return };
+        let groups = std::mem::take(&mut *self.groups.lock());
+        groups.iter().filter_map(Weak::upgrade).for_each(|group| group.end_with_context().wake());
         let Some(network) = self.network.get() else { return };
-        for channel in network.search.channels() {
-            if channel.is_of(self) {
-                channel.end_with_context();
+        for search in [&network.ca, &network.pva].into_iter().filter_map(OnceLock::get) {
+            for channel in search.channels() {
+                if channel.is_of(self) {
+                    channel.end_with_context();
+                }
             }
         }
         circuits.values().for_each(|circuit| circuit.end_with_context());
+    }
+
+    /// Speeds up all searches, because a caller is waiting.
+    fn flush_searches(&self) {
+        let Some(network) = self.network.get() else { return };
+        [&network.ca, &network.pva].into_iter().filter_map(OnceLock::get).for_each(Search::flush_searches);
     }
 
     fn network(&self) -> &NetworkHandles {
@@ -268,8 +328,12 @@ impl ContextCore {
         }
     }
 
-    fn search(&self) -> &Search {
-        &self.network().search
+    /// The search for names of channels over this protocol.
+    fn search(&self, protocol: Protocol) -> &Search {
+        match self.network().search(protocol).get() {
+            Some(search) => search,
+            None => unreachable!("the search was opened before the channel was created"),
+        }
     }
 
     /// The deadlines of awaited operations; created on first use.
@@ -277,21 +341,37 @@ impl ContextCore {
         self.deadlines.get_or_init(|| Deadlines::new(self.config.operation_timeout, &self.network().reactor))
     }
 
-    /// Returns the circuit to this server at this priority, and opens it if it does not exist.
-    fn circuit_to(self: &Arc<Self>, server: SocketAddr, priority: Priority) -> io::Result<Arc<Circuit>> {
+    /// Returns the circuit to this server with this protocol, transport and priority, and opens it if it does not exist.
+    fn circuit_to(
+        self: &Arc<Self>,
+        server: SocketAddr,
+        protocol: Protocol,
+        transport: Transport,
+        priority: Priority,
+    ) -> io::Result<Arc<Circuit>> {
         let mut circuits = self.circuits.lock();
         let Circuits::Open(circuits) = &mut *circuits else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
-        if let Some(circuit) = circuits.get(&(server, priority)) {
+        if let Some(circuit) = circuits.get(&(server, protocol, transport, priority)) {
             return Ok(circuit.clone());
         }
         let Some(network) = self.network.get() else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
-        let config = circuit_config(&self.config, priority);
-        let circuit = Circuit::open(server, &config, self.config.spin, &network.reactor, Arc::downgrade(self))?;
-        circuits.insert((server, priority), circuit.clone());
+        let tls = match (transport, protocol, self.config.pva.tls.keychain()) {
+            (Transport::Tls, _, Some(keychain)) => Some(TlsStream::client(keychain, server)?),
+            (Transport::Tls, _, None) => return Err(io::Error::other("TLS is not configured")),
+            // Searches do not accept such servers.
+            (Transport::Tcp, Protocol::Pva, _) if self.config.pva.tls.is_only() => {
+                return Err(io::Error::other("TLS is the only transport"));
+            }
+            (Transport::Tcp, ..) => None,
+        };
+        let machine = ClientMachine::new(protocol, &self.config, priority);
+        let context = Arc::downgrade(self);
+        let circuit = Circuit::open(server, machine, tls, &self.config, &network.reactor, context)?;
+        circuits.insert((server, protocol, transport, priority), circuit.clone());
         Ok(circuit)
     }
 
@@ -325,8 +405,16 @@ impl Drop for ContextCore {
     }
 }
 
-/// The client's identity and limits for a new circuit.
-fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client::Config {
+/// The longest name of a PV that servers accept, in bytes.
+fn name_bytes_max(protocol: Protocol) -> usize {
+    match protocol {
+        Protocol::Ca => fodo_ca::limit::NAME_BYTES,
+        Protocol::Pva => fodo_pva::limit::NAME_BYTES,
+    }
+}
+
+/// The client's identity and limits for a new circuit with Channel Access.
+pub(crate) fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client::Config {
     fodo_ca::client::Config {
         priority,
         user: user(config),
@@ -336,15 +424,26 @@ fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client:
     }
 }
 
+/// The same with pvAccess.
+fn pva_circuit_config(config: &ClientConfig, priority: Priority) -> fodo_pva::client::Config {
+    fodo_pva::client::Config {
+        priority,
+        user: user(config),
+        host: host(),
+        echo_after: config.pva.echo_after,
+        payload_bytes_max: config.payload_bytes_max,
+    }
+}
+
 /// The user name that is sent to servers.
-fn user(config: &ClientConfig) -> String {
+pub(crate) fn user(config: &ClientConfig) -> String {
     let variables = ["USER", "LOGNAME", "USERNAME"];
     let of_environment = || variables.iter().find_map(|name| std::env::var(name).ok());
     config.user.clone().or_else(of_environment).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The host name that is sent to servers.
-fn host() -> String {
+pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
@@ -355,14 +454,17 @@ fn host() -> String {
 pub struct ChannelFacts {
     /// The server's address.
     pub server: SocketAddr,
-    /// The type of an element.
+    /// The type of an element. With pvAccess, [`Kind::Text`] also for a structure without a value of its own.
     pub kind: Kind,
-    /// The maximum number of elements.
+    /// The maximum number of elements: 1 for a scalar. With pvAccess 0 for an array of any length, and for a structure
+    /// without a value of its own.
     pub count_max: u32,
-    /// Whether this client may read.
+    /// Whether this client may read. Servers of pvAccess do not report it: always true.
     pub may_read: bool,
-    /// Whether this client may write.
+    /// Whether this client may write. Servers of pvAccess do not report it: always true.
     pub may_write: bool,
+    /// The identity in the server's certificate, if the circuit uses TLS; `None`: it is plain TCP.
+    pub tls: Option<Arc<TlsPeer>>,
 }
 
 /// Which attributes to request in addition to the value; by default [`Detail::Time`].
@@ -382,12 +484,13 @@ pub enum Detail {
     Graphic,
     /// As [`Detail::Graphic`], and control limits.
     Control,
-    /// Everything: alarm, time stamp, units, limits, labels. Sends two requests in one round trip; a monitor uses a
-    /// second subscription that keeps units, limits and labels up to date.
+    /// Everything: alarm, time stamp, units, limits, labels. With Channel Access this sends two requests in one round
+    /// trip, and a monitor uses a second subscription that keeps units, limits and labels up to date.
     Full,
-    /// The value as a string with alarm and acknowledge state (`DBR_STSACK_STRING`).
-    Acknowledge,
-    /// The name of the record type (`DBR_CLASS_NAME`).
+    /// The value as a string with alarm and acknowledge state (`DBR_STSACK_STRING`). Only with Channel Access; with
+    /// pvAccess the request fails with [`ErrorKind::Misuse`].
+    AcknowledgeState,
+    /// The name of the record type (`DBR_CLASS_NAME`). Only with Channel Access, as [`Detail::AcknowledgeState`].
     ClassName,
 }
 

@@ -1,92 +1,37 @@
+mod options;
 mod queue;
+mod value;
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
-use fodo_data::{EventMask, Meta, Reading};
+use fodo_data::{Meta, Reading, Structure};
 use fodo_lock::{Mutex, MutexGuard};
+use fodo_pva::client::PreparedRequest;
 use futures_core::Stream;
 
+pub use self::options::{MonitorOptions, WhenFull};
 use self::queue::Queue;
+pub use self::value::MonitorValue;
+pub(super) use self::value::{node_bytes, structure_bytes};
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore, Responsiveness};
 use super::circuit::{Circuit, MonitorSubscriptions};
+use super::group::GroupCore;
 use super::operation::{Waiter, deadline_after};
-use super::{ChannelFacts, Refusal, Request, WrongReply};
+use super::{ChannelFacts, Refusal, WrongReply};
 
-/// What a subscription delivers.
-///
-/// # Examples
-///
-/// ```
-/// use fodo_net::{Detail, EventMask, MonitorOptions, Request, WhenFull};
-///
-/// // Every change of the alarm, with units and limits; the latest ten if they are not taken in time.
-/// let options = MonitorOptions {
-///     request: Request { detail: Detail::Full, ..Request::default() },
-///     mask: EventMask::ALARM,
-///     queue_max: 10,
-///     when_full: WhenFull::DropOldest,
-/// };
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MonitorOptions {
-    /// What each update contains. Default: the value in its native type, with alarm and time stamp.
-    pub request: Request,
-    /// Which changes cause an update. Default: [`EventMask::VALUE`] and [`EventMask::ALARM`].
-    pub mask: EventMask,
-    /// Maximum number of updates in the queue of this monitor. Default: 1024; 0 counts as 1. The queue is also limited
-    /// to 64 MiB of arrays, or one array if that is larger. Connection events do not count.
-    pub queue_max: usize,
-    /// What happens to updates when the queue is full. Default: [`WhenFull::ReplaceLast`].
-    pub when_full: WhenFull,
-}
-
-/// What happens to updates that are not taken in time. Each lost update is counted as merged, and a
-/// [`MonitorEvent::Merged`] marks its position. By default [`WhenFull::ReplaceLast`].
-///
-/// See the example of [`MonitorOptions`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// The newest update replaces the last one in the queue: the oldest updates and the newest one are kept. With
-    /// `queue_max` 1 only the newest is kept.
-    #[default]
-    ReplaceLast,
-    /// The oldest update in the queue is dropped: the latest ones are kept.
-    DropOldest,
-}
-
-impl Default for MonitorOptions {
-    fn default() -> Self {
-        MonitorOptions {
-            request: Request::default(),
-            mask: EventMask::VALUE | EventMask::ALARM,
-            queue_max: 1024,
-            when_full: WhenFull::ReplaceLast,
-        }
-    }
-}
-
-impl MonitorOptions {
-    /// Only the newest update is queued, as a display or a control loop needs it.
-    /// See the example of
-    /// [`Monitor`].
-    pub fn newest() -> MonitorOptions {
-        MonitorOptions { queue_max: 1, ..MonitorOptions::default() }
-    }
-}
-
-/// An event of a subscription.
+/// An event of a subscription, with updates of this type.
 ///
 /// See the example of [`Monitor`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum MonitorEvent {
+pub enum MonitorEvent<T = Reading> {
     /// The channel is active; an update follows.
     Connected(ChannelFacts),
     /// The server has changed the access rights of this client on the active channel.
@@ -94,7 +39,7 @@ pub enum MonitorEvent {
     /// This many updates were merged into the following one, because they were not taken in time.
     Merged(u64),
     /// An update.
-    Update(Reading),
+    Update(T),
     /// The server has sent nothing for [`ClientConfig::echo_after`](crate::ClientConfig::echo_after), by default 30 s,
     /// and has not replied to an echo request within 5 s. Its circuit is still open, but the last value may be stale.
     Unresponsive,
@@ -115,8 +60,8 @@ pub enum MonitorEvent {
 ///
 /// They count what the client received. A server also merges updates, when changes are faster than the client or the
 /// network: a [`SharedPv`](crate::SharedPv) keeps the last 8 posts of a scalar and the last 2 of an array for each
-/// subscription. Channel Access does not report that, nor what changed while the channel was disconnected; only the
-/// newest value always arrives.
+/// subscription. Channel Access does not report that; pvAccess does, unless the server is QSRV2. Neither reports what
+/// changed while the channel was disconnected; only the newest value always arrives.
 ///
 /// See the example of [`Monitor`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +70,8 @@ pub struct MonitorCounts {
     pub received: u64,
     /// Updates replaced or dropped because the queue was full.
     pub merged: u64,
+    /// Updates of which the server has reported that they contain several changes of one field. Only with pvAccess.
+    pub overrun: u64,
     /// Updates delivered to the user's code.
     pub delivered: u64,
     /// The longest time between two consecutive updates on one circuit.
@@ -148,10 +95,22 @@ pub(super) struct MonitorCore {
     state: Mutex<State>,
     options: MonitorOptions,
     channel: Arc<ChannelCore>,
+    delivery: Delivery,
 }
 
+/// What becomes of the updates and events of a monitor.
+pub(super) enum Delivery {
+    /// They wait in its queue; the updates are readings.
+    Readings,
+    /// The same with structures, which this selects.
+    Structures(Box<PreparedRequest>),
+    /// They belong to a group, where the PV has this index. The circuit passes the updates to the group itself.
+    Rows(Arc<GroupCore>, u32),
+}
+
+/// The part of a monitor that changes.
 #[repr(C)]
-struct State {
+pub struct State {
     /// Whether the callback thread was notified that there are events.
     is_called: bool,
     /// Whether the last event was queued; later events are dropped.
@@ -165,11 +124,14 @@ struct State {
     meta: Option<Arc<Meta>>,
     /// `None` while it runs.
     callback: Option<Callback>,
-    queue: Queue,
+    queue: Queue<Reading>,
     n_merged: u64,
+    n_overrun: u64,
     n_disconnected: u64,
     waiters: Vec<Waiter>,
     subscriptions: Option<(Arc<Circuit>, MonitorSubscriptions)>,
+    /// The events of a monitor of structures; it has no others.
+    structures: Option<Box<Queue<Structure>>>,
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -179,10 +141,12 @@ impl std::fmt::Debug for MonitorCore {
 }
 
 impl MonitorCore {
+    /// `callback`: only for readings.
     pub(super) fn new(
         channel: Arc<ChannelCore>,
         options: MonitorOptions,
         callback: Option<(Callback, Arc<Callbacks>)>,
+        delivery: Delivery,
     ) -> Arc<MonitorCore> {
         let (callback, callbacks) = callback.unzip();
         let state = State {
@@ -196,12 +160,14 @@ impl MonitorCore {
             callback,
             queue: Queue::default(),
             n_merged: 0,
+            n_overrun: 0,
             n_disconnected: 0,
             waiters: Vec::new(),
             subscriptions: None,
+            structures: matches!(delivery, Delivery::Structures(_)).then(Box::default),
         };
         let (is_ended, state) = (AtomicBool::new(false), Mutex::new(state));
-        Arc::new(MonitorCore { callbacks, is_ended, state, options, channel })
+        Arc::new(MonitorCore { callbacks, is_ended, state, options, channel, delivery })
     }
 
     pub(super) fn channel(&self) -> &Arc<ChannelCore> {
@@ -210,6 +176,22 @@ impl MonitorCore {
 
     pub(super) fn options(&self) -> &MonitorOptions {
         &self.options
+    }
+
+    /// What a monitor of structures selects; `None` for other monitors.
+    pub(super) fn request(&self) -> Option<&PreparedRequest> {
+        match &self.delivery {
+            Delivery::Structures(request) => Some(request),
+            Delivery::Readings | Delivery::Rows(..) => None,
+        }
+    }
+
+    /// For a monitor of a group: the group, and the index of the PV in it.
+    pub(super) fn group(&self) -> Option<(&Arc<GroupCore>, u32)> {
+        match &self.delivery {
+            Delivery::Rows(group, index) => Some((group, *index)),
+            Delivery::Readings | Delivery::Structures(_) => None,
+        }
     }
 
     /// Whether its owner has dropped it.
@@ -265,15 +247,23 @@ impl MonitorCore {
     #[inline]
     pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = self.state.lock();
-        let State { n_received, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
-        *n_received += 1;
-        if let Some(before_ns) = updated_ns.replace(at_ns) {
-            *longest_gap_ns = (*longest_gap_ns).max(at_ns.saturating_sub(before_ns));
-        }
-        if let Some(meta) = meta {
+        state.count_update(at_ns);
+        if let Some(meta) = &state.meta {
             reading.meta = Some(meta.clone());
         }
         self.queue(state, MonitorEvent::Update(reading))
+    }
+
+    /// The same for a monitor of structures.
+    pub(super) fn structure_updated(self: &Arc<Self>, structure: Structure, at_ns: u64) -> Waiter {
+        let mut state = self.state.lock();
+        state.count_update(at_ns);
+        self.queue(state, MonitorEvent::Update(structure))
+    }
+
+    /// The server has merged updates into the one that follows.
+    pub(super) fn count_overrun(&self) {
+        self.state.lock().n_overrun += 1;
     }
 
     /// The server refuses the subscription, and why.
@@ -286,18 +276,30 @@ impl MonitorCore {
         self.push(MonitorEvent::WrongReply(reply))
     }
 
+    /// Queues an event that is not an update.
     fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
-        self.queue(self.state.lock(), event)
+        match &self.delivery {
+            Delivery::Readings => self.queue(self.state.lock(), event),
+            Delivery::Structures(_) => match event.without_update::<Structure>() {
+                Some(event) => self.queue(self.state.lock(), event),
+                None => Waiter::None,
+            },
+            // Its index may belong to another PV soon.
+            Delivery::Rows(..) if self.is_ended() => Waiter::None,
+            Delivery::Rows(group, index) => group.changed(*index, event),
+        }
     }
 
     /// Queues an event; returns the waiter to wake after releasing all locks.
     #[inline]
-    fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent) -> Waiter {
+    fn queue<T: MonitorValue>(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent<T>) -> Waiter {
         if state.is_closed {
             return Waiter::None;
         }
         state.is_closed = matches!(event, MonitorEvent::Closed);
-        state.n_merged += state.queue.push(event, &self.options);
+        let Some(queue) = T::queue_of(&mut state) else { return Waiter::None };
+        let n_merged = queue.push(event, &self.options);
+        state.n_merged += n_merged;
         if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::None } else { Waiter::Callback(self.clone()) };
@@ -308,9 +310,9 @@ impl MonitorCore {
         }
     }
 
-    fn pop(&self) -> Option<MonitorEvent> {
+    fn pop<T: MonitorValue>(&self) -> Option<MonitorEvent<T>> {
         let mut state = self.state.lock();
-        let event = state.queue.pop()?;
+        let event = T::queue_of(&mut state)?.pop()?;
         state.n_delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
@@ -360,7 +362,19 @@ impl MonitorCore {
     }
 }
 
-/// A running subscription; ends when dropped.
+impl State {
+    /// Counts a received update.
+    #[inline]
+    fn count_update(&mut self, at_ns: u64) {
+        self.n_received += 1;
+        if let Some(before_ns) = self.updated_ns.replace(at_ns) {
+            self.longest_gap_ns = self.longest_gap_ns.max(at_ns.saturating_sub(before_ns));
+        }
+    }
+}
+
+/// A running subscription; ends when dropped. Its updates are readings, or structures
+/// ([`Channel::monitor_structure`]).
 ///
 /// Its events are taken in one of four ways. A thread waits for them: [`Monitor::iter`] without a limit,
 /// [`Monitor::next_timeout`] with one. A task awaits them: a monitor is a [`Stream`], and [`Monitor::next_event`] is a
@@ -413,15 +427,21 @@ impl MonitorCore {
 /// # }).unwrap();
 /// ```
 #[derive(Debug)]
-pub struct Monitor {
+pub struct Monitor<T = Reading> {
     core: Arc<MonitorCore>,
     /// Keeps the channel open.
-    _channel: Channel,
+    channel: Channel,
+    updates: PhantomData<fn() -> T>,
 }
 
-impl Monitor {
-    pub(super) fn new(core: Arc<MonitorCore>, channel: Channel) -> Monitor {
-        Monitor { core, _channel: channel }
+impl<T: MonitorValue> Monitor<T> {
+    /// `core`: with updates of this type.
+    pub(super) fn new(core: Arc<MonitorCore>, channel: Channel) -> Monitor<T> {
+        Monitor { core, channel, updates: PhantomData }
+    }
+
+    pub(super) fn channel(&self) -> &Channel {
+        &self.channel
     }
 
     /// Waits for the next event. Returns `None` if none is received within `timeout`.
@@ -442,7 +462,7 @@ impl Monitor {
     /// assert!(matches!(event, Some(MonitorEvent::Connected(_))));
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
-    pub fn next_timeout(&self, timeout: Duration) -> Option<MonitorEvent> {
+    pub fn next_timeout(&self, timeout: Duration) -> Option<MonitorEvent<T>> {
         // Computed only when needed: usually an event is queued already.
         let mut deadline = None;
         loop {
@@ -462,7 +482,7 @@ impl Monitor {
     /// The events, in order; each step blocks until there is one. See the example of [`Monitor`].
     ///
     /// Ends after [`MonitorEvent::Closed`]; for a monitor with a callback, which receives all events, at once.
-    pub fn iter(&self) -> MonitorIter<'_> {
+    pub fn iter(&self) -> MonitorIter<'_, T> {
         MonitorIter { monitor: self }
     }
 
@@ -487,11 +507,11 @@ impl Monitor {
     /// # Ok::<(), fodo_net::Error>(())
     /// # }).unwrap();
     /// ```
-    pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent>> + '_ {
+    pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent<T>>> + '_ {
         std::future::poll_fn(|cx| self.poll_event(cx))
     }
 
-    fn poll_event(&self, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent>> {
+    fn poll_event(&self, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent<T>>> {
         self.pop_or_wait(|| Waiter::Future(cx.waker().clone()))
     }
 
@@ -501,6 +521,7 @@ impl Monitor {
         MonitorCounts {
             received: state.n_received,
             merged: state.n_merged,
+            overrun: state.n_overrun,
             delivered: state.n_delivered,
             longest_gap: Duration::from_nanos(state.longest_gap_ns),
             n_disconnected: state.n_disconnected,
@@ -508,7 +529,7 @@ impl Monitor {
     }
 
     /// The next event, or `None` if there can be none; registers the waiter if one is possible.
-    fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Poll<Option<MonitorEvent>> {
+    fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Poll<Option<MonitorEvent<T>>> {
         if self.core.callbacks.is_some() {
             return Poll::Ready(None);
         }
@@ -516,7 +537,7 @@ impl Monitor {
             return Poll::Ready(Some(event));
         }
         let mut state = self.core.state.lock();
-        if !state.queue.is_empty() {
+        if T::queue_of(&mut state).is_some_and(|queue| !queue.is_empty()) {
             drop(state);
             return Poll::Ready(self.core.pop());
         }
@@ -529,40 +550,40 @@ impl Monitor {
 }
 
 /// The events of a monitor; ends after [`MonitorEvent::Closed`]. Each poll costs no round trip.
-impl Stream for Monitor {
-    type Item = MonitorEvent;
+impl<T: MonitorValue> Stream for Monitor<T> {
+    type Item = MonitorEvent<T>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<MonitorEvent<T>>> {
         self.poll_event(cx)
     }
 }
 
-impl<'a> IntoIterator for &'a Monitor {
-    type Item = MonitorEvent;
-    type IntoIter = MonitorIter<'a>;
+impl<'a, T: MonitorValue> IntoIterator for &'a Monitor<T> {
+    type Item = MonitorEvent<T>;
+    type IntoIter = MonitorIter<'a, T>;
 
-    fn into_iter(self) -> MonitorIter<'a> {
+    fn into_iter(self) -> MonitorIter<'a, T> {
         self.iter()
     }
 }
 
 /// Blocking iterator over the events of a monitor; see [`Monitor::iter`].
 #[derive(Debug)]
-pub struct MonitorIter<'a> {
-    monitor: &'a Monitor,
+pub struct MonitorIter<'a, T = Reading> {
+    monitor: &'a Monitor<T>,
 }
 
-impl Iterator for MonitorIter<'_> {
-    type Item = MonitorEvent;
+impl<T: MonitorValue> Iterator for MonitorIter<'_, T> {
+    type Item = MonitorEvent<T>;
 
-    fn next(&mut self) -> Option<MonitorEvent> {
+    fn next(&mut self) -> Option<MonitorEvent<T>> {
         self.monitor.next_timeout(Duration::MAX)
     }
 }
 
-impl std::iter::FusedIterator for MonitorIter<'_> {}
+impl<T: MonitorValue> std::iter::FusedIterator for MonitorIter<'_, T> {}
 
-impl Drop for Monitor {
+impl<T> Drop for Monitor<T> {
     fn drop(&mut self) {
         self.core.is_ended.store(true, Ordering::Release);
         self.core.channel.forget_monitor(&self.core);

@@ -5,18 +5,20 @@ use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use fodo_data::{Array, Reading, Value};
+use fodo_data::{Array, NodeValue, Reading, Structure, StructureType, Value};
 use fodo_engine::Ioid;
 use fodo_lock::Mutex;
+use fodo_pva::request::PvRequest;
 
-use super::channel::{Channel, ChannelCore};
+use super::channel::{Channel, ChannelCore, CheckedPut};
 use super::circuit::{Circuit, Expected, ServerChannel};
-use super::monitor::MonitorCore;
+use super::loop_reader::LoopReader;
+use super::monitor::{MonitorCore, node_bytes, structure_bytes};
 use super::{ChannelFacts, Error, Request};
 
 /// What an operation does.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum OperationTask {
+pub(crate) enum OperationTask {
     /// Only connects the channel.
     Connect,
     /// Reads a value.
@@ -25,6 +27,25 @@ pub(super) enum OperationTask {
     Put(Value),
     /// A put without a reply.
     PutUnconfirmed(Value),
+    /// A put whose value is checked when the request is queued.
+    CheckedPut(CheckedPut),
+    /// What only pvAccess has.
+    Structured(Arc<StructuredTask>),
+}
+
+/// What an operation on structures does.
+#[derive(Debug, PartialEq)]
+pub(crate) enum StructuredTask {
+    /// Reads the type of the channel, or of the field at this path.
+    Describe(String),
+    /// Reads what the request selects.
+    Get(PvRequest),
+    /// Writes these fields, given by their paths.
+    Put(PvRequest, Vec<(String, NodeValue)>),
+    /// Calls a procedure.
+    Call(Structure),
+    /// Processes a record.
+    Process,
 }
 
 impl OperationTask {
@@ -33,7 +54,36 @@ impl OperationTask {
     pub(super) fn expected(&self, server_channel: ServerChannel) -> Option<Expected> {
         match self {
             OperationTask::Get(request) => Some(server_channel.expected(request)),
-            OperationTask::Connect | OperationTask::Put(_) | OperationTask::PutUnconfirmed(_) => None,
+            OperationTask::Connect
+            | OperationTask::Put(_)
+            | OperationTask::PutUnconfirmed(_)
+            | OperationTask::CheckedPut(_)
+            | OperationTask::Structured(_) => None,
+        }
+    }
+
+    /// About how many bytes the values take that it sends.
+    pub(super) fn sent_bytes(&self) -> usize {
+        match self {
+            OperationTask::Connect | OperationTask::Get(_) => 0,
+            OperationTask::Put(value) | OperationTask::PutUnconfirmed(value) => value.n_bytes(),
+            OperationTask::CheckedPut(put) => put.n_bytes(),
+            OperationTask::Structured(task) => task.sent_bytes(),
+        }
+    }
+
+    /// Whether it can be sent before the server has described the type of the channel.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, OperationTask::Structured(task) if matches!(**task, StructuredTask::Call(_)))
+    }
+}
+
+impl StructuredTask {
+    fn sent_bytes(&self) -> usize {
+        match self {
+            StructuredTask::Put(_, fields) => fields.iter().map(|(_, value)| node_bytes(value)).sum(),
+            StructuredTask::Call(argument) => structure_bytes(argument),
+            StructuredTask::Describe(_) | StructuredTask::Get(_) | StructuredTask::Process => 0,
         }
     }
 }
@@ -45,8 +95,12 @@ pub enum OperationOutcome {
     Connected(ChannelFacts),
     /// For [`OperationTask::Get`].
     Reading(Reading),
-    /// For both puts.
+    /// For puts, and for [`StructuredTask::Process`].
     Written,
+    /// For [`StructuredTask::Get`] and [`StructuredTask::Call`].
+    Structure(Structure),
+    /// For [`StructuredTask::Describe`].
+    Type(Arc<StructureType>),
 }
 
 /// What to wake when an event occurs.
@@ -116,7 +170,7 @@ pub(super) struct OperationCore {
 struct OperationSlot {
     state: State,
     waiter: Waiter,
-    /// Memory for a large reply, until the request is issued.
+    /// Memory for a large reply, until it arrives.
     buffer: Option<Array>,
 }
 
@@ -147,14 +201,19 @@ impl OperationCore {
         &self.channel
     }
 
-    /// The request is being sent; returns the memory for its reply. `Err`: the operation has ended meanwhile.
-    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, AlreadyEnded> {
+    /// The request is being sent. `Err`: the operation has ended meanwhile.
+    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<(), AlreadyEnded> {
         let mut slot = self.slot.lock();
         if !matches!(slot.state, State::Waiting) {
             return Err(AlreadyEnded);
         }
         slot.state = State::Issued(circuit.clone(), ioid);
-        Ok(slot.buffer.take())
+        Ok(())
+    }
+
+    /// The memory for its large reply, which arrives.
+    pub(super) fn take_buffer(&self) -> Option<Array> {
+        self.slot.lock().buffer.take()
     }
 
     /// Ends the operation unless it has already ended; returns the waiter to wake after releasing all locks.
@@ -266,7 +325,8 @@ pub(super) fn deadline_after(timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
-/// What a successful operation returns: [`ChannelFacts`], a [`Reading`] or `()`. No other type can implement it.
+/// What a successful operation returns: [`ChannelFacts`], a [`Reading`], a [`Structure`], its type, or `()`. No other type
+/// can implement it.
 ///
 /// See the example of [`Operation`].
 pub trait Output: sealed::FromOutcome {}
@@ -274,9 +334,13 @@ pub trait Output: sealed::FromOutcome {}
 impl Output for ChannelFacts {}
 impl Output for Reading {}
 impl Output for () {}
+impl Output for Structure {}
+impl Output for Arc<StructureType> {}
 
 mod sealed {
-    use fodo_data::Reading;
+    use std::sync::Arc;
+
+    use fodo_data::{Reading, Structure, StructureType};
 
     use super::super::ChannelFacts;
     use super::OperationOutcome;
@@ -310,6 +374,24 @@ mod sealed {
         #[inline]
         fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
             matches!(outcome, OperationOutcome::Written).then_some(())
+        }
+    }
+
+    impl FromOutcome for Structure {
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
+            match outcome {
+                OperationOutcome::Structure(structure) => Some(structure),
+                _ => None,
+            }
+        }
+    }
+
+    impl FromOutcome for Arc<StructureType> {
+        fn from_outcome(outcome: OperationOutcome) -> Option<Self> {
+            match outcome {
+                OperationOutcome::Type(kind) => Some(kind),
+                _ => None,
+            }
         }
     }
 }
@@ -392,6 +474,53 @@ impl<T: Output> Operation<T> {
         self.core.channel.operation_timeout()
     }
 
+    /// Waits for at most `pause`. Returns `None` if the operation is still in progress: the caller can look after something
+    /// else, such as a signal, and wait again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (start, patience) = (Instant::now(), Duration::from_secs(5));
+    /// let mut connecting = context.channel("demo:gap")?.start_connect();
+    /// let facts = loop {
+    ///     if let Some(result) = connecting.wait_at_most(Duration::from_millis(50)) {
+    ///         break result?;
+    ///     }
+    ///     // Other work.
+    ///     if start.elapsed() > patience {
+    ///         break connecting.finish(patience)?;
+    ///     }
+    /// };
+    /// println!("connected to {}", facts.server);
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn wait_at_most(&mut self, pause: Duration) -> Option<Result<T, Error>> {
+        let result = self.core.wait_until(deadline_after(pause))?;
+        self.is_over = true;
+        Some(converted(result))
+    }
+
+    /// Whether the result can be taken without waiting. Cheaper than a wait or a poll, for callers that wait for many
+    /// operations. Does not block. See the example of [`Operation::wait_at_most`].
+    pub fn has_ended(&self) -> bool {
+        self.core.has_ended()
+    }
+
+    /// Ends the wait: returns the result, or without one the error of a timeout after `waited`, which names the step that
+    /// was not reached. Does not block. See the example of [`Operation::wait_at_most`].
+    pub fn finish(mut self, waited: Duration) -> Result<T, Error> {
+        match self.core.take() {
+            Some(result) => {
+                self.is_over = true;
+                converted(result)
+            }
+            None => Err(self.core.channel.timed_out(waited)),
+        }
+    }
+
     /// Like [`Operation::wait`], until a deadline; `timeout` is the total time the caller has waited by then.
     pub(super) fn wait_until(mut self, deadline: Instant, timeout: Duration) -> Result<T, Error> {
         match self.core.wait_until(deadline) {
@@ -400,6 +529,38 @@ impl<T: Output> Operation<T> {
                 converted(result)
             }
             None => Err(self.core.channel.timed_out(timeout)),
+        }
+    }
+}
+
+impl<T: Output> Operation<T> {
+    /// Polls as a future does; the event loop of `reader`, on whose thread this is called, sends the request and reads the
+    /// reply. See the example of [`LoopReader`].
+    ///
+    /// The loop need not poll again until `cx` is woken, which happens in [`LoopReader::serve`] or on another thread. Like an
+    /// awaited operation it ends after [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout).
+    pub fn poll_in(&mut self, reader: &LoopReader, cx: &mut task::Context<'_>) -> Poll<Result<T, Error>> {
+        self.poll_with(cx, |circuit| circuit.attend_in(reader))
+    }
+
+    /// `attend`: has the circuit of the operation sent and read.
+    #[inline]
+    fn poll_with(&mut self, cx: &mut task::Context<'_>, attend: impl FnOnce(&Arc<Circuit>)) -> Poll<Result<T, Error>> {
+        match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
+            Some(result) => {
+                self.is_over = true;
+                Poll::Ready(converted(result))
+            }
+            None => {
+                match self.core.circuit() {
+                    Some(circuit) => attend(&circuit),
+                    None => self.core.channel.flush_searches(),
+                }
+                if !std::mem::replace(&mut self.has_deadline, true) {
+                    self.core.channel.add_deadline(&self.core);
+                }
+                Poll::Pending
+            }
         }
     }
 }
@@ -417,22 +578,7 @@ impl<T: Output> Future for Operation<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
-            Some(result) => {
-                self.is_over = true;
-                Poll::Ready(converted(result))
-            }
-            None => {
-                match self.core.circuit() {
-                    Some(circuit) => circuit.attend(),
-                    None => self.core.channel.flush_searches(),
-                }
-                if !std::mem::replace(&mut self.has_deadline, true) {
-                    self.core.channel.add_deadline(&self.core);
-                }
-                Poll::Pending
-            }
-        }
+        self.poll_with(cx, |circuit| circuit.attend())
     }
 }
 

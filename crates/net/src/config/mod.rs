@@ -1,15 +1,21 @@
 //! The configuration of clients and servers, and the environment variables that set it.
 
 mod environment;
+mod interface_address;
+mod pva;
+mod tls;
 mod variable;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::time::Duration;
 
 use self::environment::Variables;
 pub use self::environment::{Origin, Setting};
+pub use self::interface_address::InterfaceAddress;
+pub use self::pva::{PvaClientConfig, PvaServerConfig};
 pub use self::variable::{DefaultValue, VARIABLES, ValueFormat, Variable, VariableUser, help};
-use crate::limit;
+use crate::protocol::Protocol;
+use crate::{interfaces, limit};
 
 /// UDP port of searches and, if it is free, TCP port of circuits.
 pub const SERVER_PORT: u16 = 5064;
@@ -66,9 +72,17 @@ pub struct ClientConfig {
     /// How long a blocking call polls for its reply before it sleeps. Waking a sleeping thread on another core takes
     /// longer than the reply; polling uses a whole core (FODO_SPIN_US). Default: 0.
     pub spin: Duration,
+    /// How long requests wait for more, so that they are sent together; 16 KiB do not wait (FODO_FLUSH_DELAY_US). It
+    /// delays every request, also that of a blocking call. Default: 0.
+    pub flush_delay: Duration,
     /// The user name that servers receive, for their access rules. `None`, the default: that of the environment (USER,
     /// LOGNAME or USERNAME) when a circuit opens, or `unknown`.
     pub user: Option<String>,
+    /// The protocol of names without a scheme, `ca://` or `pva://` (FODO_PROTOCOL). Default: Channel Access.
+    pub default_protocol: Protocol,
+    /// How servers are found over pvAccess. Where a field above has the same name, it applies to Channel Access only;
+    /// the others apply to both protocols.
+    pub pva: PvaClientConfig,
 }
 
 /// A host, given by name or by address, as text.
@@ -83,7 +97,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// The address, if the name is one.
+    /// The address, if the name is one. An address of IPv6 with an interface, as in `fe80::1%eth0`, is one while this host has
+    /// the interface. Channel Access ignores addresses of IPv6.
     ///
     /// # Examples
     ///
@@ -92,15 +107,40 @@ impl Host {
     ///
     /// let gateway = Host { name: "192.0.2.7".into(), port: 5064 };
     /// assert_eq!(gateway.address(), Some("192.0.2.7:5064".parse().unwrap()));
+    /// let neighbour = Host { name: "2001:db8::7".into(), port: 5075 };
+    /// assert_eq!(neighbour.address(), Some("[2001:db8::7]:5075".parse().unwrap()));
     /// assert_eq!(Host { name: "gateway".into(), port: 5064 }.address(), None);
     /// ```
     pub fn address(&self) -> Option<SocketAddr> {
-        self.name.parse::<Ipv4Addr>().ok().map(|ip| SocketAddr::new(IpAddr::V4(ip), self.port))
+        if let Ok(ip) = self.name.parse::<Ipv4Addr>() {
+            return Some(SocketAddr::from((ip, self.port)));
+        }
+        let (ip, interface) = match self.name.split_once('%') {
+            Some((ip, interface)) => (ip, Some(interface)),
+            None => (self.name.as_str(), None),
+        };
+        let ip: Ipv6Addr = ip.parse().ok()?;
+        let index = interface.map_or(Some(0), interfaces::index_of)?;
+        Some(SocketAddrV6::new(ip, self.port, 0, index).into())
     }
 
-    /// Resolves the name with the system's resolver; this may take long.
+    /// The host with this address.
+    pub(crate) fn at(address: SocketAddr) -> Host {
+        Host { name: InterfaceAddress::from(address).to_string(), port: address.port() }
+    }
+
+    /// Whether the name is an address of IPv6, perhaps with an interface, as in `fe80::1%eth0`. It is never resolved.
+    pub(crate) fn is_ipv6(name: &str) -> bool {
+        name.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+    }
+
+    /// Resolves the name with the system's resolver; this may take long. Addresses of IPv4 are preferred.
     pub(crate) fn resolved(&self) -> Option<SocketAddr> {
-        (self.name.as_str(), self.port).to_socket_addrs().ok()?.find(SocketAddr::is_ipv4)
+        if Host::is_ipv6(&self.name) {
+            return self.address();
+        }
+        let addresses: Vec<SocketAddr> = (self.name.as_str(), self.port).to_socket_addrs().ok()?.collect();
+        addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()).copied()
     }
 }
 
@@ -136,14 +176,27 @@ pub struct ServerConfig {
     /// How long the server's threads poll for work before they sleep; see [`ClientConfig::spin`] (FODO_SPIN_US).
     /// Default: 0.
     pub spin: Duration,
+    /// How long replies and updates wait for more, so that they are sent together; 16 KiB do not wait
+    /// (FODO_FLUSH_DELAY_US). Default: 0.
+    pub flush_delay: Duration,
     /// Prefix of the PVs with the server's own status; a colon follows it. `None`, the default: no status is served. No
     /// variable sets it.
     pub status_prefix: Option<String>,
-    /// Limits per client and host. No variable sets it.
+    /// The TCP port of all circuits, of both protocols; 0: any free port. The first byte of a client shows its protocol,
+    /// and one that has sent nothing for 50 ms is served pvAccess, which therefore takes this much longer to connect. It
+    /// fails to start if the port is in use. Searches and beacons use the other ports as before; with searches over TCP
+    /// this is the only port that a firewall must let pass. `None`, the default: each protocol has its port. No variable
+    /// sets it.
+    pub one_port: Option<u16>,
+    /// Limits per client and host, for both protocols together. No variable sets it.
     pub quotas: Quotas,
+    /// Where pvAccess is served; `None`: it is not served. No variable disables it. Where a field above has the same name,
+    /// it applies to Channel Access only; the others apply to both protocols.
+    pub pva: Option<PvaServerConfig>,
 }
 
-/// Limits on what clients may use. Each is far above the needs of a well-behaved client.
+/// Limits on what clients may use. Each is far above the needs of a well-behaved client. A host is an address of IPv4, or all
+/// addresses of a network of IPv6 (`/64`), which one host can use.
 ///
 /// ```
 /// use fodo_net::{Quotas, ServerConfig};
@@ -197,17 +250,20 @@ pub struct ConfigError {
     pub text: String,
     /// What was expected.
     pub expected: &'static str,
+    /// Why the text, or the file that it names, cannot be used although it has the expected form; empty otherwise.
+    pub reason: String,
 }
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}=\"{}\": expected {}", self.variable, self.text, self.expected)
+        write!(f, "{}=\"{}\": expected {}", self.variable, self.text, self.expected)?;
+        if self.reason.is_empty() { Ok(()) } else { write!(f, ": {}", self.reason) }
     }
 }
 
 impl std::error::Error for ConfigError {}
 
-/// Every variable of Channel Access with its value in the process's environment.
+/// Every variable of both protocols with its value in the process's environment.
 ///
 /// Resolves host names in the lists that a server needs before it starts; this may take long.
 ///
@@ -222,13 +278,14 @@ pub fn settings() -> Vec<Setting> {
     Variables { lookup: &process }.settings()
 }
 
-/// Variables of the process's environment that start like those of Channel Access but are unknown.
+/// Variables of the process's environment that start like those of Channel Access or pvAccess but are unknown.
+/// Variables that only other implementations use are known.
 ///
 /// # Examples
 ///
 /// ```
 /// for name in fodo_net::config::unknown_variables() {
-///     eprintln!("{name} is not a variable of Channel Access: is it misspelt?");
+///     eprintln!("{name} is not a variable of Channel Access or pvAccess: is it misspelt?");
 /// }
 /// ```
 pub fn unknown_variables() -> Vec<String> {
@@ -238,9 +295,20 @@ pub fn unknown_variables() -> Vec<String> {
     unknown
 }
 
+/// The names of all variables of both protocols, also those that only other implementations use.
+///
+/// # Examples
+///
+/// ```
+/// assert!(fodo_net::config::known_variables().any(|name| name == "EPICS_CA_ADDR_LIST"));
+/// ```
+pub fn known_variables() -> impl Iterator<Item = &'static str> {
+    VARIABLES.iter().map(|variable| variable.name).chain(variable::UNUSED)
+}
+
 fn is_unknown(name: &str) -> bool {
-    let is_ours = name.starts_with("EPICS_CA_") || name.starts_with("EPICS_CAS_");
-    is_ours && VARIABLES.iter().all(|variable| variable.name != name)
+    let prefixes = ["EPICS_CA_", "EPICS_CAS_", "EPICS_PVA_", "EPICS_PVAS_"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) && known_variables().all(|known| known != name)
 }
 
 /// Non-UTF-8 values are converted lossily, so that parsing rejects them.
@@ -253,13 +321,14 @@ impl Default for ClientConfig {
         ClientConfig {
             interface_search_port: Some(SERVER_PORT),
             repeater_port: Some(REPEATER_PORT),
+            pva: PvaClientConfig::default(),
             ..ClientConfig::with_addresses(Vec::new())
         }
     }
 }
 
 impl ClientConfig {
-    /// Searches only these addresses and receives no beacons; all else as by default.
+    /// Searches only these addresses, over Channel Access, and receives no beacons; all else as by default.
     /// See the example of [`ClientConfig`].
     pub fn with_addresses(search_addresses: Vec<SocketAddr>) -> ClientConfig {
         ClientConfig {
@@ -274,7 +343,10 @@ impl ClientConfig {
             payload_bytes_max: automatic_payload_bytes(),
             operation_timeout: limit::OPERATION,
             spin: Duration::ZERO,
+            flush_delay: Duration::ZERO,
             user: None,
+            default_protocol: Protocol::default(),
+            pva: PvaClientConfig::with_addresses(Vec::new()),
         }
     }
 
@@ -305,7 +377,7 @@ impl ClientConfig {
         let port = environment.port(&variable::SERVER_PORT)?;
         let (search_addresses, search_hosts) = environment.hosts(&variable::ADDR_LIST, port)?;
         let (name_servers, by_name) = environment.hosts(&variable::NAME_SERVERS, port)?;
-        let by_number = name_servers.iter().map(|at| Host { name: at.ip().to_string(), port: at.port() });
+        let by_number = name_servers.into_iter().map(Host::at);
         Ok(ClientConfig {
             search_addresses,
             search_hosts,
@@ -318,7 +390,10 @@ impl ClientConfig {
             payload_bytes_max: payload_bytes(environment)?,
             operation_timeout: limit::OPERATION,
             spin: environment.microseconds(&variable::SPIN)?,
+            flush_delay: environment.microseconds(&variable::FLUSH_DELAY)?,
             user: None,
+            default_protocol: environment.protocol(&variable::PROTOCOL)?,
+            pva: PvaClientConfig::from_environment(environment)?,
         })
     }
 }
@@ -337,15 +412,18 @@ impl Default for ServerConfig {
             multicast_ttl: 1,
             payload_bytes_max: automatic_payload_bytes(),
             spin: Duration::ZERO,
+            flush_delay: Duration::ZERO,
             status_prefix: None,
+            one_port: None,
             quotas: Quotas::default(),
+            pva: Some(PvaServerConfig::default()),
         }
     }
 }
 
 impl ServerConfig {
-    /// For tests: the server is reachable from this host only, on free ports, and sends no beacons. All else as by
-    /// default.
+    /// For tests: the server is reachable from this host only, over both protocols, on free ports, and sends no beacons.
+    /// All else as by default.
     ///
     /// With [`Server::client_config`](crate::Server::client_config) this makes a private pair of server and client:
     ///
@@ -368,12 +446,14 @@ impl ServerConfig {
             interfaces: vec![Ipv4Addr::LOCALHOST],
             port: 0,
             beacons_to_interfaces: false,
+            pva: Some(PvaServerConfig::isolated()),
             ..ServerConfig::default()
         }
     }
 
     /// Reads the process's environment. Fails if a variable is invalid. Resolves the host names in
-    /// EPICS_CAS_INTF_ADDR_LIST and EPICS_CAS_IGNORE_ADDR_LIST, if there are any; this may take long.
+    /// EPICS_CAS_INTF_ADDR_LIST, EPICS_CAS_IGNORE_ADDR_LIST and the same lists of pvAccess, if there are any; this may
+    /// take long.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
         ServerConfig::from_variables(&process)
     }
@@ -386,11 +466,11 @@ impl ServerConfig {
     fn from_environment(environment: &Variables) -> Result<ServerConfig, ConfigError> {
         let beacon_port = environment.port(&variable::CAS_BEACON_PORT)?;
         let (beacon_addresses, beacon_hosts) = environment.hosts(&variable::CAS_BEACON_ADDR_LIST, beacon_port)?;
-        let mut interfaces = environment.addresses(&variable::CAS_INTF_ADDR_LIST)?;
+        let mut interfaces = environment.ipv4_addresses(&variable::CAS_INTF_ADDR_LIST)?;
         interfaces.retain(|ip| !ip.is_unspecified());
         Ok(ServerConfig {
             interfaces,
-            ignored: environment.addresses(&variable::CAS_IGNORE_ADDR_LIST)?,
+            ignored: environment.ipv4_addresses(&variable::CAS_IGNORE_ADDR_LIST)?,
             port: environment.port(&variable::CAS_SERVER_PORT)?,
             beacon_addresses,
             beacon_hosts,
@@ -400,8 +480,11 @@ impl ServerConfig {
             multicast_ttl: environment.hops(&variable::MCAST_TTL)?,
             payload_bytes_max: payload_bytes(environment)?,
             spin: environment.microseconds(&variable::SPIN)?,
+            flush_delay: environment.microseconds(&variable::FLUSH_DELAY)?,
             status_prefix: None,
+            one_port: None,
             quotas: Quotas::default(),
+            pva: Some(PvaServerConfig::from_environment(environment)?),
         })
     }
 }
@@ -496,9 +579,12 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_unknown_and_variables_of_other_programs_are_not() {
-        let names = ["EPICS_CA_ADDRLIST", "EPICS_CAS_PORT", "EPICS_CA_ADDR_LIST", "EPICS_PVA_ADDR_LIST", "HOME"];
+        let misspelt = ["EPICS_CA_ADDRLIST", "EPICS_CAS_PORT", "EPICS_PVA_ADDRLIST", "EPICS_PVAS_PORT"];
+        let known = ["EPICS_CA_ADDR_LIST", "EPICS_PVA_ADDR_LIST", "EPICS_PVA_DEBUG", "EPICS_PVACMS_DB", "HOME"];
 
-        assert_eq!(names.map(is_unknown), [true, true, false, false, false]);
+        assert_eq!(misspelt.map(is_unknown), [true; 4]);
+        assert_eq!(known.map(is_unknown), [false; 5]);
+        assert!(variable::UNUSED.iter().all(|name| VARIABLES.iter().all(|variable| variable.name != *name)));
     }
 
     #[test]
@@ -629,12 +715,12 @@ mod tests {
             (
                 "EPICS_CA_ADDR_LIST",
                 "a:",
-                "EPICS_CA_ADDR_LIST=\"a:\": expected host names or addresses, each optionally with \":port\"",
+                "EPICS_CA_ADDR_LIST=\"a:\": expected host names or IPv4 addresses, each optionally with \":port\"",
             ),
             (
                 "EPICS_CA_ADDR_LIST",
                 "b :5",
-                "EPICS_CA_ADDR_LIST=\":5\": expected host names or addresses, each optionally with \":port\"",
+                "EPICS_CA_ADDR_LIST=\":5\": expected host names or IPv4 addresses, each optionally with \":port\"",
             ),
             ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1 127.0.0.2", "127.0.0.1 127.0.0.2"),
             ("EPICS_CAS_BEACON_PERIOD", "7.5", "7.5"),
@@ -681,12 +767,15 @@ mod tests {
             ("EPICS_CA_MCAST_TTL", "5"),
             ("EPICS_CA_CONN_TMO", "12"),
             ("FODO_SPIN_US", "50"),
+            ("FODO_FLUSH_DELAY_US", "1500"),
         ]);
 
         let config = client(&lookup).unwrap();
+        let flush_delay_of_server = server(&lookup).unwrap().flush_delay;
 
         assert_eq!((config.interface_search_port, config.repeater_port, config.multicast_ttl), (None, Some(7065), 5));
         assert_eq!((config.echo_after, config.spin), (Duration::from_secs(12), Duration::from_micros(50)));
+        assert_eq!([config.flush_delay, flush_delay_of_server], [Duration::from_micros(1500); 2]);
         assert_eq!(client(&table(&[("EPICS_CA_SERVER_PORT", "6064")])).unwrap().interface_search_port, Some(6064));
     }
 

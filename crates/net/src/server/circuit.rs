@@ -1,8 +1,13 @@
-//! One client's connection: its channels, its watches on PVs, its puts in progress.
+//! One client's connection: its channels, its watches on PVs, its puts in progress. What differs between the protocols
+//! is in the implementations of [`CircuitProtocol`].
 
+mod encrypted;
 mod idle;
+mod protocol;
 mod puts;
+mod resources;
 mod rights;
+mod sending;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -11,94 +16,122 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fodo_ca::dbr::{AttributeLevel, DbrType};
-use fodo_ca::eca::Eca;
-use fodo_ca::server::{Circuit as Machine, CloseReason, Config, Event, ReadReply};
-use fodo_data::{EventMask, Now};
-use fodo_engine::{Cid, Rights, Sid, SubscriptionId};
+use fodo_data::Now;
+use fodo_engine::ring::Cursor;
+use fodo_engine::{Rights, Sid};
 use slab::Slab;
 
 use self::idle::IdleDeadline;
-use self::puts::{Put, value_bytes};
-use self::rights::{Denied, RightsCheck};
-use self::watch::{MetaAndClass, Watch, WatchSubscription, current, send_watch, update};
+pub(crate) use self::protocol::{
+    ChannelPv, CircuitConfig, CircuitMachine, CircuitProtocol, EventOf, PutFailure, circuit_machine,
+};
+pub(crate) use self::puts::{EarlyRefusal, Put};
+use self::rights::RightsCheck;
+pub(crate) use self::rights::reported_rights;
+use self::sending::TurnOutput;
+pub(crate) use self::watch::{Watch, WatchSubscription, slots, subscribe};
 use super::observer::ClientStatus;
 use super::panics::{self, catch_panic};
 use super::posts::PostListener;
 use super::quota::CircuitQuota;
-use super::reactor::{CircuitKey, Inbox};
-use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
+use super::reactor::{CircuitKey, Inbox, ReactorMessage};
+use super::{Peer, Source, UpdateCounts, UpdateTally};
 use crate::event_loop::NextCall;
+use crate::flush_delay::FlushDelay;
 use crate::limit;
 use crate::log::{self, Log};
-use crate::stream::{self, WriteOutcome};
+use crate::stream::WriteOutcome;
+use crate::tls::TlsStream;
 
 /// One client's connection.
-pub(super) struct Circuit {
+pub(crate) struct Circuit<P: CircuitProtocol> {
     stream: Arc<TcpStream>,
-    machine: Machine,
+    /// The encryption of the stream; `None` if it is plain TCP.
+    tls: Option<Box<TlsStream>>,
+    pub(crate) machine: P::Machine,
+    /// What only this protocol keeps.
+    pub(crate) protocol: P,
     key: CircuitKey,
     inbox: Arc<Inbox>,
-    peer: Peer,
-    channels: Vec<Option<ServedChannel>>,
+    pub(crate) peer: Peer,
+    channels: Vec<Option<ServedChannel<P>>>,
     n_channels: usize,
     /// Until when it may stay without a channel.
     idle_deadline: IdleDeadline,
-    watches: Slab<Watch>,
+    watches: Slab<Watch<P>>,
     watch_of_pv: HashMap<usize, usize>,
     /// The watch and the slot of each subscription.
-    subscription_slots: HashMap<SubscriptionId, (usize, usize)>,
+    subscription_slots: HashMap<P::SubscriptionKey, (usize, usize)>,
     /// Watches with unsent posts, by index and number, each once, in the order of their posts.
-    unsent_watches: Vec<(usize, u64)>,
+    unsent_watches: VecDeque<(usize, u64)>,
     /// How many of these belong to watches that have ended; at most half of them.
     n_unsent_ended: usize,
     watch_next: u64,
     /// By the numbers of their completions.
-    puts: HashMap<u64, Put>,
+    puts: HashMap<u64, Put<P>>,
     /// Memory of their values while they wait for their records.
     puts_bytes: usize,
-    events: Vec<Event>,
+    events: Vec<EventOf<P>>,
     /// Requests that are not answered until the reply buffer has space; nothing is decoded before.
-    queued_requests: VecDeque<Event>,
+    queued_requests: VecDeque<EventOf<P>>,
     /// Bytes read from the socket but not decoded, because enough replies were queued.
     unread: Vec<u8>,
     /// The peer has shut down its sending side.
     peer_has_ended: bool,
     /// The circuit is closed once all pending bytes are sent, or at this time.
     closes_by: Option<Instant>,
+    flush_delay: FlushDelay,
     /// Reading is suspended, because replies cannot be sent.
     is_held_up: bool,
     /// Since when data has been waiting for the peer without a break.
     waits_since: Option<Instant>,
-    rights_check: RightsCheck,
-    /// Subscriptions that the client may not read now.
-    denied: HashMap<SubscriptionId, Denied>,
+    rights_check: RightsCheck<P::SubscriptionKey>,
     counts: UpdateCounts,
     quota: CircuitQuota,
+    /// Only the silence of the client shows its protocol.
+    protocol_is_assumed: bool,
     log: Arc<Log>,
 }
 
-struct ServedChannel {
-    pv: Arc<dyn Pv>,
+pub(crate) struct ServedChannel<P: CircuitProtocol> {
+    pub(crate) pv: P::Pv,
     /// The access rights of the client, regardless of those of the PV.
-    allowed: Rights,
+    pub(crate) allowed: Rights,
 }
 
-impl Circuit {
+/// A PV for which a client has requested a channel.
+pub(crate) struct OpenedPv<P: CircuitProtocol> {
+    pub(crate) pv: P::Pv,
+    pub(crate) facts: <P::Pv as ChannelPv>::Facts,
+    /// The access rights of the client, regardless of those of the PV.
+    pub(crate) allowed: Rights,
+}
+
+/// Why a machine closes its circuit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClosedBecause {
+    Malformed(&'static str),
+    Misbehaved(&'static str),
+    Exceeded(&'static str),
+}
+
+impl<P: CircuitProtocol> Circuit<P> {
     pub(super) fn new(
         stream: Arc<TcpStream>,
         key: CircuitKey,
         inbox: Arc<Inbox>,
-        payload_bytes_max: usize,
+        config: &CircuitConfig,
         quota: CircuitQuota,
         log: Arc<Log>,
         now: Now,
-    ) -> Circuit {
-        let peer = Peer { user: String::new(), host: String::new(), address: quota.peer() };
+    ) -> Circuit<P> {
+        let peer = Peer::new(quota.peer());
         log.write(log::Level::Info, "a client has connected", Some(peer.address), None, now);
         Circuit {
             stream,
-            machine: Machine::new(&Config { payload_bytes_max }, now),
+            tls: None,
+            machine: P::machine(config, now),
+            protocol: P::new(),
             key,
             inbox,
             peer,
@@ -108,7 +141,7 @@ impl Circuit {
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
             subscription_slots: HashMap::new(),
-            unsent_watches: Vec::new(),
+            unsent_watches: VecDeque::new(),
             n_unsent_ended: 0,
             watch_next: 0,
             puts: HashMap::new(),
@@ -118,14 +151,20 @@ impl Circuit {
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
+            flush_delay: FlushDelay::new(config.flush_delay),
             is_held_up: false,
             waits_since: None,
             rights_check: RightsCheck::Done,
-            denied: HashMap::new(),
             counts: UpdateCounts::default(),
             quota,
+            protocol_is_assumed: false,
             log,
         }
+    }
+
+    /// The client was silent at a port for all protocols, so that it is served this one.
+    pub(super) fn protocol_is_assumed(&mut self) {
+        self.protocol_is_assumed = true;
     }
 
     /// Logs the end of the circuit, whatever its cause.
@@ -142,10 +181,12 @@ impl Circuit {
     pub(super) fn status(&self, now: Now) -> ClientStatus {
         ClientStatus {
             address: self.peer.address,
+            protocol: P::PROTOCOL,
             user: self.peer.user.clone(),
             host: self.peer.host.clone(),
+            is_encrypted: self.peer.is_encrypted,
             n_channels: self.n_channels,
-            n_subscriptions: self.subscription_slots.len() + self.denied.len(),
+            n_subscriptions: self.subscription_slots.len() + self.protocol.n_suspended(),
             queued_bytes: self.machine.pending_bytes(),
             n_pvs_waiting: self.unsent_watches.len() - self.n_unsent_ended,
             updates: self.counts,
@@ -158,7 +199,7 @@ impl Circuit {
         if let Some(found) = self.watches.get_mut(watch)
             && !std::mem::replace(&mut found.is_unsent, true)
         {
-            self.unsent_watches.push((watch, found.number));
+            self.unsent_watches.push_back((watch, found.number));
         }
     }
 
@@ -184,8 +225,9 @@ impl Circuit {
         if std::mem::replace(&mut self.is_held_up, !may_read) && may_read {
             self.machine.resume(now);
         }
+        let mut output = TurnOutput::new();
         if may_read {
-            match self.receive(source, buffer, now) {
+            match self.receive(source, buffer, &mut output, now) {
                 Ok(more) => has_more = more,
                 Err(_) => return None,
             }
@@ -194,7 +236,10 @@ impl Circuit {
                 self.answer(source, now);
             }
         }
-        let sent = self.send(tally);
+        let sent = match self.flush_delay.is_zero() {
+            true => self.send(tally, &mut output),
+            false => self.send_delayed(tally, &mut output, now),
+        };
         self.report_resources();
         self.waits_since = match sent {
             Ok(WriteOutcome::All) if self.unsent_watches.is_empty() => None,
@@ -205,7 +250,10 @@ impl Circuit {
             Ok(WriteOutcome::Enough) => Some(NextCall::Soon),
             Ok(WriteOutcome::All) if has_more => Some(NextCall::Soon),
             // A turn follows when the socket has drained; it also reads what is left.
-            Ok(WriteOutcome::All | WriteOutcome::SocketIsFull) => self.rest(may_read, now),
+            Ok(WriteOutcome::All | WriteOutcome::SocketIsFull) => {
+                let next = self.rest(may_read, now)?;
+                Some(self.flush_delay.deadline().map_or(next, |at| next.or_at(at)))
+            }
             Err(_) => None,
         }
     }
@@ -215,29 +263,15 @@ impl Circuit {
         self.closes_by.is_none() && self.machine.pending_bytes() < self.queue_bytes_max(limit::ANSWER_BYTES)
     }
 
-    /// How many bytes may be queued before no more is added: the usual number, or none while this host has too many
-    /// queued.
-    fn queue_bytes_max(&self, usual: usize) -> usize {
-        if self.quota.may_queue() { usual } else { 1 }
-    }
-
-    /// Reports the resources in use.
-    fn report_resources(&mut self) {
-        let queued_value_bytes: usize = self.queued_requests.iter().map(value_bytes).sum();
-        let held =
-            self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes + queued_value_bytes;
-        self.quota.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
-    }
-
     /// Whether all requests so far are answered, and another one can be.
     fn may_read(&self) -> bool {
-        self.may_answer() && self.queued_requests.is_empty() && self.rights_check == RightsCheck::Done
+        self.may_answer() && self.queued_requests.is_empty() && self.rights_check.is_done()
     }
 
     /// Whether updates may be sent. A queued request may cancel a subscription whose client expects no more updates,
     /// and an unchecked channel may no longer be readable by the client.
     fn may_update(&self) -> bool {
-        !self.machine.events_off() && self.queued_requests.is_empty() && self.rights_check == RightsCheck::Done
+        P::may_update(&self.machine) && self.queued_requests.is_empty() && self.rights_check.is_done()
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Option<NextCall> {
@@ -250,50 +284,43 @@ impl Circuit {
         }
     }
 
-    /// Writes updates and replies until the socket is full, the limit of a turn is reached, or all is sent.
-    fn send(&mut self, tally: &UpdateTally) -> io::Result<WriteOutcome> {
-        let mut n_budget = limit::SERVER_TURN_BYTES;
-        loop {
-            let counts = self.send_updates();
-            tally.add(counts);
-            self.counts.sent += counts.sent;
-            self.counts.merged += counts.merged;
-            match stream::flush_up_to(&self.stream, &mut self.machine, &mut n_budget)? {
-                WriteOutcome::All if !self.unsent_watches.is_empty() && self.may_update() => {}
-                sent => return Ok(sent),
-            }
-        }
-    }
-
     /// Reads and answers a limited number of bytes; returns true if there may be more.
-    fn receive(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> io::Result<bool> {
+    fn receive(
+        &mut self,
+        source: &dyn Source,
+        buffer: &mut [u8],
+        output: &mut TurnOutput,
+        now: Now,
+    ) -> io::Result<bool> {
         self.answer(source, now);
         let unread = std::mem::take(&mut self.unread);
-        self.feed(&unread, source, now);
+        self.feed(&unread, source, output, now)?;
         let mut n_taken = 0;
         while n_taken < limit::SERVER_TURN_BYTES && self.may_read() {
-            let Some(n) = stream::read(&self.stream, buffer)? else { return Ok(false) };
+            let Some(n) = self.read_stream(buffer)? else { return Ok(self.has_received()) };
             n_taken += n;
-            self.feed(&buffer[..n], source, now);
+            self.feed(&buffer[..n], source, output, now)?;
             if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() && self.queued_requests.is_empty() {
-                return Ok(false);
+                return Ok(self.has_received());
             }
         }
         Ok(true)
     }
 
     /// Decodes requests in pieces and answers them while the reply buffer has space; keeps the rest.
-    fn feed(&mut self, bytes: &[u8], source: &dyn Source, now: Now) {
+    fn feed(&mut self, bytes: &[u8], source: &dyn Source, output: &mut TurnOutput, now: Now) -> io::Result<()> {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
-            let Some(piece) = pieces.next() else { return };
+            let Some(piece) = pieces.next() else { return Ok(()) };
             self.report_resources();
             self.machine.set_held_bytes_max(self.quota.held_bytes_max());
             self.machine.set_arriving_bytes_max(self.quota.arriving_bytes_max());
             self.machine.received(piece, now, &mut self.events);
             self.answer(source, now);
+            self.send_piece(output)?;
         }
         pieces.for_each(|piece| self.unread.extend_from_slice(piece));
+        Ok(())
     }
 
     /// Answers requests in order, until enough replies are queued. A reply that is converted for its client takes
@@ -308,49 +335,20 @@ impl Circuit {
             && self.knows_rights()
             && let Some(event) = self.queued_requests.pop_front()
         {
-            match event {
-                Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
-                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid, now),
-                Event::Subscribe { sid, dbr, count, mask, subscription } => {
-                    self.subscribe(sid, dbr, count, mask, subscription);
-                }
-                Event::Cancel { subscription, .. } => self.cancel(subscription),
-                Event::Create { cid, name } => self.create(source, cid, &name, now),
-                Event::Search { search, name } => {
-                    self.quota.count_search();
-                    self.restart_idle_time(now);
-                    // The client is connected to this server, so the port is that of this connection.
-                    let port = self.stream.local_addr().ok().map(|address| address.port());
-                    let port = port.filter(|_| panics::serves(source, &name, &self.log, self.peer.address, now));
-                    self.machine.searched(search, port);
-                }
-                Event::Clear { sid } => self.clear(sid, now),
-                Event::Reply(answers) => self.machine.reply(&answers),
-                Event::Drained(why) => self.drained(why, now),
-                Event::Identity { user, host } => {
-                    self.restart_idle_time(now);
-                    (self.peer.user, self.peer.host) = (user, host);
-                }
-                Event::Closed(reason) => {
-                    let (why, what) = match reason {
-                        CloseReason::Malformed(what) => ("it sent an invalid message", what),
-                        CloseReason::Misbehaved(what) => ("it violated the protocol", what),
-                        CloseReason::Exceeded(what) => {
-                            self.quota.count_refused();
-                            ("it exceeded a limit", what)
-                        }
-                    };
-                    let text = format!("a client is closed, because {why}: {what}");
-                    self.log.write(log::Level::Warning, &text, Some(self.peer.address), None, now);
-                    self.closes_by = Some(now.monotonic + limit::CLOSING);
-                }
+            if P::answer(self, source, event, now).is_break() {
+                break;
             }
         }
         self.check_subscriptions();
     }
 
+    /// Puts the rest of a request before all others; it is answered in the next turn.
+    pub(crate) fn postpone(&mut self, rest: EventOf<P>) {
+        self.queued_requests.push_front(rest);
+    }
+
     /// Appends the events of the machine to the queued requests.
-    fn take_events(&mut self) {
+    pub(super) fn take_events(&mut self) {
         if self.queued_requests.is_empty() {
             // Both keep their allocations, and nothing is moved.
             let emptied =
@@ -361,27 +359,69 @@ impl Circuit {
         }
     }
 
-    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
+    /// The client has sent its names, by this method.
+    pub(crate) fn identified(&mut self, user: String, host: String, method: &'static str, now: Now) {
         self.restart_idle_time(now);
-        let opened = catch_panic(|| match source.open(name) {
-            Some(pv) => Ok((pv.facts(), pv.rights(&self.peer), pv)),
-            None => Err(source.refusal_reason(name).map_or(String::new(), |why| format!(": {why}"))),
+        (self.peer.user, self.peer.host, self.peer.method) = (user, host, method);
+    }
+
+    /// Whether the source serves a name for which the client searches.
+    pub(crate) fn serves(&self, source: &dyn Source, name: &str, now: Now) -> bool {
+        self.quota.count_search();
+        panics::serves(source, name, P::PROTOCOL, &self.log, self.peer.address, now)
+    }
+
+    /// The port of this circuit, for replies to searches: a client that searches here is connected to this server.
+    pub(crate) fn own_port(&self) -> Option<u16> {
+        self.stream.local_addr().ok().map(|address| address.port())
+    }
+
+    /// The machine has closed the circuit: logs why, and ends it when the client has received what it says.
+    pub(crate) fn closed(&mut self, reason: ClosedBecause, now: Now) {
+        let (why, what) = match reason {
+            ClosedBecause::Malformed(what) => ("it sent an invalid message", what),
+            ClosedBecause::Misbehaved(what) => ("it violated the protocol", what),
+            ClosedBecause::Exceeded(what) => {
+                self.quota.count_refused();
+                ("it exceeded a limit", what)
+            }
+        };
+        let mut text = format!("a client is closed, because {why}: {what}");
+        if self.protocol_is_assumed {
+            let silence_ms = limit::FIRST_BYTE.as_millis();
+            text.push_str(&format!(" (it was silent for {silence_ms} ms, so that {} was assumed)", P::PROTOCOL.name()));
+        }
+        self.log.write(log::Level::Warning, &text, Some(self.peer.address), None, now);
+        self.closes_by = Some(now.monotonic + limit::CLOSING);
+    }
+
+    /// Opens the PV of a new channel. Fails with the reason for the client; what the program reports is logged.
+    pub(crate) fn open(&mut self, source: &dyn Source, name: &str, now: Now) -> Result<OpenedPv<P>, String> {
+        self.restart_idle_time(now);
+        let opened = catch_panic(|| match source.open(name).map(P::Pv::accept) {
+            Some(Ok((pv, facts))) => Ok(OpenedPv { facts, allowed: pv.rights(&self.peer), pv }),
+            Some(Err(reason)) => Err(Some(reason.to_owned())),
+            None => Err(source.refusal_reason(name)),
         });
-        let (facts, allowed, pv) = match opened {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(why)) => {
-                let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
-                self.log.write(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
-                return self.machine.create_failed(cid);
+        match opened {
+            Ok(Ok(opened)) => Ok(opened),
+            Ok(Err(reason)) => {
+                let (level, what) = match &reason {
+                    Some(reason) => (log::Level::Warning, format!("a channel is refused: {reason}")),
+                    None => (log::Level::Debug, "a channel is refused".into()),
+                };
+                self.log.write(level, &what, Some(self.peer.address), Some(name), now);
+                Err(reason.unwrap_or_else(|| "there is no PV with this name".into()))
             }
             Err(panic) => {
                 panics::log_panic(&self.log, "a channel is refused", &panic, self.peer.address, Some(name), now);
-                return self.machine.create_failed(cid);
+                Err("the PV cannot be opened".into())
             }
-        };
-        let native = DbrType::of(facts.kind, AttributeLevel::Plain);
-        let sid =
-            self.machine.created(cid, native, facts.count_max, rights::reported_rights(facts.is_read_only, allowed));
+        }
+    }
+
+    /// Stores a channel that the machine has confirmed.
+    pub(crate) fn add_channel(&mut self, sid: Sid, pv: P::Pv, allowed: Rights) {
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
@@ -393,67 +433,68 @@ impl Circuit {
         }
     }
 
-    fn channel(&self, sid: Sid) -> Option<&ServedChannel> {
+    /// Whether the client has a channel.
+    pub(crate) fn has_channels(&self) -> bool {
+        self.n_channels > 0
+    }
+
+    #[inline]
+    pub(crate) fn channel(&self, sid: Sid) -> Option<&ServedChannel<P>> {
         self.channels.get(sid.0 as usize)?.as_ref()
     }
 
-    fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
-        let Some(ServedChannel { pv, allowed }) = self.channel(sid) else { return };
-        if !allowed.read {
-            return self.machine.read_done(sid, dbr, count, reply, Err(Eca::NORDACCESS));
-        }
-        let reading = current(&**pv, dbr);
-        self.machine.read_done(sid, dbr, count, reply, Ok(&reading));
-    }
-
-    fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
-        let Some(ServedChannel { pv, allowed }) = self.channel(sid) else { return };
-        let (pv, may_read) = (pv.clone(), allowed.read);
-        if !may_read {
-            self.cancel(id);
-            return self.deny(id, Denied { sid, dbr, count, mask });
-        }
-        let address = Arc::as_ptr(&pv).cast::<()>().addr();
+    /// Starts a subscription to the PV of a channel. `subscribe`: adds it to those of the listener, and returns what its
+    /// updates contain and its position.
+    #[inline]
+    pub(crate) fn start_subscription(
+        &mut self,
+        sid: Sid,
+        key: P::SubscriptionKey,
+        subscribe: impl FnOnce(&P::Pv, &Arc<PostListener>) -> Option<(P::Content, Cursor)>,
+    ) {
+        let Some(channel) = self.channel(sid) else { return };
+        let pv = channel.pv.clone();
+        let address = pv.address();
         let watch = match self.watch_of_pv.get(&address) {
             Some(&watch) => watch,
             None => self.watch(address, &pv),
         };
         let listener = self.watches[watch].listener.clone();
-        let mut first = None;
-        pv.with_reading(&mut |reading| {
-            first = Some((pv.first_update(reading, mask), pv.posts().subscribe(&listener, mask)));
-        });
-        let Some((reading, cursor)) = first else { return };
+        let Some((content, cursor)) = subscribe(&pv, &listener) else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
-        let slot = subscriptions.insert(WatchSubscription { id, sid, dbr, count, cursor });
+        let slot = subscriptions.insert(WatchSubscription { key, sid, content, cursor });
         *n_slots = (*n_slots).max(slot + 1);
-        self.forget_denied(id);
         // Replaces another subscription with the same number.
-        if let Some(before) = self.subscription_slots.insert(id, (watch, slot)) {
+        if let Some(before) = self.subscription_slots.insert(key, (watch, slot)) {
             self.end(before);
-        }
-        match reading {
-            Some(reading) if dbr.needs_meta(reading.value.kind()) => {
-                MetaAndClass::new(&*pv, dbr == DbrType::CLASS_NAME).update(
-                    &mut self.machine,
-                    sid,
-                    dbr,
-                    count,
-                    id,
-                    reading,
-                );
-            }
-            Some(reading) => update(&mut self.machine, sid, dbr, count, id, &reading),
-            None => {}
         }
     }
 
+    /// A running subscription; `None` if it has not started, or has ended.
+    pub(crate) fn running_subscription(&mut self, key: P::SubscriptionKey) -> Option<&mut WatchSubscription<P>> {
+        let &(watch, slot) = self.subscription_slots.get(&key)?;
+        self.watches.get_mut(watch)?.subscriptions.get_mut(slot)
+    }
+
+    /// A subscription can be sent updates again: looks for them.
+    pub(crate) fn look_for_updates(&mut self, key: P::SubscriptionKey) {
+        if let Some(&(watch, _)) = self.subscription_slots.get(&key) {
+            self.posted(watch);
+        }
+    }
+
+    /// Requests another turn.
+    pub(crate) fn request_turn(&self) {
+        // No watch has this index.
+        self.inbox.push(ReactorMessage::Posted { circuit: self.key, watch: usize::MAX });
+    }
+
     /// Starts to listen to a PV.
-    fn watch(&mut self, address: usize, pv: &Arc<dyn Pv>) -> usize {
+    fn watch(&mut self, address: usize, pv: &P::Pv) -> usize {
         let entry = self.watches.vacant_entry();
         let watch = entry.key();
         let listener = PostListener::new(self.inbox.clone(), self.key, watch);
-        pv.posts().listen(listener.clone());
+        pv.listen(listener.clone());
         entry.insert(Watch {
             pv: pv.clone(),
             listener,
@@ -471,18 +512,21 @@ impl Circuit {
         watch
     }
 
-    fn cancel(&mut self, id: SubscriptionId) {
-        self.forget_denied(id);
-        if let Some(place) = self.subscription_slots.remove(&id) {
+    /// Ends a running subscription; returns whether it was running.
+    pub(crate) fn end_subscription(&mut self, key: P::SubscriptionKey) -> bool {
+        let place = self.subscription_slots.remove(&key);
+        place.is_some_and(|place| {
             self.end(place);
-        }
+            true
+        })
     }
 
     /// Ends the subscription in this slot of this watch.
     fn end(&mut self, (index, slot): (usize, usize)) {
         let watch = &mut self.watches[index];
         if let Some(subscription) = watch.subscriptions.try_remove(slot) {
-            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+            watch.pv.unsubscribe(&watch.listener, &subscription.cursor);
+            self.protocol.subscription_ended(&watch.pv, &subscription.content);
         }
         if watch.subscriptions.is_empty() {
             self.unwatch(index);
@@ -501,15 +545,17 @@ impl Circuit {
                 self.n_unsent_ended = 0;
             }
         }
-        self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
+        self.watch_of_pv.remove(&watch.pv.address());
         for (_, subscription) in &watch.subscriptions {
-            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+            watch.pv.unsubscribe(&watch.listener, &subscription.cursor);
+            self.protocol.subscription_ended(&watch.pv, &subscription.content);
         }
-        watch.pv.posts().unlisten(&watch.listener);
+        watch.pv.unlisten(&watch.listener);
         watch.pv.listeners_changed();
     }
 
-    fn clear(&mut self, sid: Sid, now: Now) {
+    /// The client has destroyed a channel, after its subscriptions.
+    pub(crate) fn clear(&mut self, sid: Sid, now: Now) {
         // Its puts end without a reply, and the number may soon belong to another channel.
         self.cancel_puts(Some(sid));
         let cleared = self.channels.get_mut(sid.0 as usize).and_then(Option::take);
@@ -520,37 +566,17 @@ impl Circuit {
         }
     }
 
-    /// Sends posts to the subscriptions until the circuit has enough to write for now. Unsent posts stay in the rings,
-    /// where later posts replace them and are counted.
-    fn send_updates(&mut self) -> UpdateCounts {
-        let mut counts = UpdateCounts::default();
-        if !self.may_update() {
-            return counts;
-        }
-        let queue_bytes_max = self.queue_bytes_max(limit::UPDATE_BYTES);
-        let mut n_sent = 0;
-        let mut is_full = false;
-        while let (Some(&(index, number)), false) = (self.unsent_watches.get(n_sent), is_full) {
-            let Some(watch) = self.watches.get_mut(index).filter(|watch| watch.number == number) else {
-                self.n_unsent_ended -= 1;
-                n_sent += 1;
-                continue;
-            };
-            is_full = !send_watch(watch, &mut self.machine, queue_bytes_max, &mut counts);
-            watch.is_unsent = is_full;
-            n_sent += usize::from(!is_full);
-        }
-        self.unsent_watches.drain(..n_sent);
-        if is_full {
-            // Its remaining posts follow those of the others, so that one fast PV does not block the rest.
-            self.unsent_watches.rotate_left(1);
-        }
-        counts
-    }
-
     /// Releases everything.
     pub(super) fn close(mut self) {
         self.inbox.remove_socket(&self.stream);
+        if self.flush_delay.deadline().is_some() {
+            // Without the delay these bytes would have been sent. What the socket does not accept is lost with the circuit.
+            let mut n_budget = limit::SERVER_TURN_BYTES;
+            let _ = self.flush_up_to(&mut n_budget);
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.close(&self.stream);
+        }
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
         self.cancel_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
@@ -561,7 +587,7 @@ impl Circuit {
     }
 }
 
-impl std::fmt::Debug for Circuit {
+impl<P: CircuitProtocol> std::fmt::Debug for Circuit<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Circuit").field("peer", &self.peer.address).finish_non_exhaustive()
     }

@@ -1,37 +1,51 @@
 //! Server side: publishes the PVs of a [`Source`] on the network.
 
-mod circuit;
+pub(crate) mod bound_sockets;
+mod call;
+pub(crate) mod circuit;
+mod first_bytes;
 mod observer;
-mod panics;
-mod posts;
+pub(crate) mod panics;
+pub(crate) mod posts;
 mod pv_table;
 mod quota;
 mod reactor;
 mod relay;
+pub(crate) mod search_intake;
 mod shared_pv;
+mod shared_structure;
 mod source;
 mod status;
+mod structured;
+mod tls_acceptor;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
+use self::bound_sockets::BoundSockets;
+pub use self::call::Call;
+use self::circuit::CircuitConfig;
 pub use self::observer::{ClientStatus, Observer, ServerCounts, host_with_most_unused_clients};
-pub use self::posts::Posts;
+pub use self::posts::{Posts, StructurePosts};
 pub use self::pv_table::{PvTable, SourceChain};
 use self::quota::{ClientHosts, Descriptors};
 use self::reactor::{Inbox, Reactor, ReactorMessage};
-use self::relay::Relay;
 pub use self::shared_pv::{DeferredPut, SharedPv, SharedPvBuilder};
-pub use self::source::{ChannelAccessPv, Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
+pub use self::shared_structure::{SharedStructure, SharedStructureBuilder};
+pub use self::source::{
+    ChannelAccessPv, Completion, NormativeShape, Peer, PutRefusal, Pv, PvAccessPv, PvFacts, RightsSignal, Source,
+};
 use self::status::{StatusPvs, StatusThread};
-use crate::address_list::{AddressList, InterfaceSelection};
-use crate::config::{ClientConfig, Quotas, ServerConfig};
+pub use self::structured::{ServedPv, StructuredPv};
+use self::tls_acceptor::TlsAcceptor;
+use crate::config::{ClientConfig, InterfaceAddress, PvaClientConfig, ServerConfig};
+use crate::limit;
 use crate::log::Log;
-use crate::{interfaces, limit, socket};
+use crate::pva::responder::PvaSearchSockets;
+use crate::tls::KeychainError;
 
 /// Why a server failed to start.
 ///
@@ -48,12 +62,15 @@ pub enum ServerError {
     },
     /// The system provides no thread or poller.
     System(io::Error),
+    /// The keychain cannot be used by a server.
+    Keychain(KeychainError),
 }
 
 impl std::fmt::Display for ServerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ServerError::Bind { address, .. } => write!(f, "cannot listen on {address}"),
+            ServerError::Keychain(error) => error.fmt(f),
             ServerError::System(_) => write!(f, "the operating system provided no thread or poller"),
         }
     }
@@ -63,6 +80,7 @@ impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServerError::Bind { error, .. } | ServerError::System(error) => Some(error),
+            ServerError::Keychain(_) => None,
         }
     }
 }
@@ -71,7 +89,8 @@ impl std::error::Error for ServerError {
 /// example.
 ///
 /// A post counts once for each subscription whose mask it matches. Posts in neither counter are still waiting in a
-/// ring, because the circuit's buffer is full, or were dropped when a subscription ended.
+/// ring, because the circuit's buffer is full, were dropped when a subscription ended, or have changed no field that the
+/// subscription selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpdateCounts {
     /// Passed to the circuit of the subscription.
@@ -108,9 +127,29 @@ pub struct Server {
     observer: Observer,
     status_thread: Option<StatusThread>,
     threads: Vec<JoinHandle<()>>,
-    tcp_port: u16,
-    udp_port: u16,
+    ports: ProtocolPorts,
+    pva_ports: Option<PvaServerPorts>,
     client_config: ClientConfig,
+}
+
+/// The ports that a server uses for a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProtocolPorts {
+    /// Of its circuits.
+    pub(crate) tcp: u16,
+    /// At which it receives searches.
+    pub(crate) udp: u16,
+}
+
+/// The ports that a server uses for pvAccess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PvaServerPorts {
+    /// Of its circuits by plain TCP; `None` if TLS is the only transport.
+    pub(crate) tcp: Option<u16>,
+    /// Of its circuits by TLS; `None` without a keychain.
+    pub(crate) tls: Option<u16>,
+    /// At which it receives searches.
+    pub(crate) udp: u16,
 }
 
 impl Server {
@@ -137,9 +176,9 @@ impl Server {
     /// ```
     pub fn start_with_log(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
         let log = Arc::new(log);
-        let bound = BoundSockets::bind(&config)?;
-        let (tcp_port, udp_port) = (bound.tcp_port, bound.udp_port);
-        let client_config = client_config(&config, udp_port);
+        let bound = BoundSockets::bind(&config, &log)?;
+        let (ports, pva_ports) = (bound.ports, bound.pva_ports());
+        let client_config = client_config(&config, ports, pva_ports);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
         let tally = Arc::new(UpdateTally::default());
         let status = config.status_prefix.map(|prefix| (StatusPvs::new(), prefix));
@@ -148,10 +187,18 @@ impl Server {
             None => source,
         };
         let hosts = Arc::new(ClientHosts::new(config.quotas.clone(), Descriptors::of_process()));
+        let guid = bound.pva.as_ref().map(PvaSearchSockets::guid).unwrap_or_default();
+        let circuit_config = CircuitConfig {
+            payload_bytes_max: config.payload_bytes_max,
+            flush_delay: config.flush_delay,
+            guid,
+            tls_port: pva_ports.and_then(|ports| ports.tls),
+        };
+        let acceptor = config.pva.as_ref().map(TlsAcceptor::of).transpose()?.flatten();
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
             let reactor =
-                Reactor::new(source.clone(), config.payload_bytes_max, config.spin, tally.clone(), log.clone());
+                Reactor::new(source.clone(), circuit_config, acceptor.clone(), config.spin, tally.clone(), log.clone());
             reactors.push(reactor.map_err(ServerError::System)?);
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();
@@ -162,8 +209,8 @@ impl Server {
             observer,
             status_thread: None,
             threads,
-            tcp_port,
-            udp_port,
+            ports,
+            pva_ports,
             client_config,
         };
         let mut bound = Some(bound);
@@ -278,13 +325,13 @@ impl Server {
         self.observer.clone()
     }
 
-    /// The configuration of a client on this host that searches only this server and receives no beacons, with the same
-    /// limit of payloads. See [`ServerConfig::isolated`].
+    /// The configuration of a client on this host that searches only this server, over the protocols that it serves, and
+    /// receives no beacons, with the same limit of payloads. See [`ServerConfig::isolated`].
     pub fn client_config(&self) -> ClientConfig {
         self.client_config.clone()
     }
 
-    /// The TCP port of its circuits.
+    /// The TCP port of its circuits of Channel Access.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -296,12 +343,43 @@ impl Server {
     /// # }
     /// ```
     pub fn tcp_port(&self) -> u16 {
-        self.tcp_port
+        self.ports.tcp
     }
 
-    /// The UDP port on which it receives searches. [`Server::tcp_port`] has an example.
+    /// The UDP port on which it receives searches of Channel Access. [`Server::tcp_port`] has an example.
     pub fn udp_port(&self) -> u16 {
-        self.udp_port
+        self.ports.udp
+    }
+
+    /// The TCP port of its circuits of pvAccess without TLS; `None` if it does not serve pvAccess ([`ServerConfig::pva`]), or
+    /// only by TLS.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use fodo_net::{PvTable, Server, ServerConfig};
+    /// # let server = Server::start(ServerConfig::isolated(), Arc::new(PvTable::new()))?;
+    /// if let (Some(tcp_port), Some(udp_port)) = (server.pva_tcp_port(), server.pva_udp_port()) {
+    ///     println!("pvAccess: TCP port {tcp_port}, UDP port {udp_port}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pva_tcp_port(&self) -> Option<u16> {
+        self.pva_ports?.tcp
+    }
+
+    /// The TCP port of its circuits of pvAccess by TLS; `None` if it has no keychain ([`PvaServerConfig::tls`]).
+    /// [`Server::pva_tcp_port`] has an example.
+    ///
+    /// [`PvaServerConfig::tls`]: crate::PvaServerConfig::tls
+    pub fn pva_tls_port(&self) -> Option<u16> {
+        self.pva_ports?.tls
+    }
+
+    /// The UDP port on which it receives searches of pvAccess. [`Server::pva_tcp_port`] has an example.
+    pub fn pva_udp_port(&self) -> Option<u16> {
+        Some(self.pva_ports?.udp)
     }
 }
 
@@ -318,154 +396,19 @@ impl Drop for Server {
 }
 
 /// The configuration of a client on this host that searches only this server.
-fn client_config(config: &ServerConfig, udp_port: u16) -> ClientConfig {
-    let bound = config.interfaces.iter().find(|ip| !ip.is_multicast() && !ip.is_unspecified());
-    let server = SocketAddr::from((bound.copied().unwrap_or(Ipv4Addr::LOCALHOST), udp_port));
-    ClientConfig { payload_bytes_max: config.payload_bytes_max, ..ClientConfig::with_addresses(vec![server]) }
-}
-
-/// The sockets of the server as a whole.
-#[derive(Debug)]
-struct BoundSockets {
-    listeners: Vec<TcpListener>,
-    search_sockets: Vec<SearchSocket>,
-    /// Hosts whose searches are ignored.
-    ignored: Vec<Ipv4Addr>,
-    beacon_addresses: AddressList,
-    beacon_period_max: Duration,
-    quotas: Quotas,
-    relay: Option<Relay>,
-    tcp_port: u16,
-    udp_port: u16,
-}
-
-/// A socket that receives searches.
-#[derive(Debug)]
-struct SearchSocket {
-    socket: UdpSocket,
-    /// The index of the socket that sends the replies: itself, or the one bound to the address of the same interface.
-    replies_from: usize,
-    /// Whether it receives only datagrams addressed to this host alone.
-    is_unicast: bool,
-}
-
-impl BoundSockets {
-    fn bind(config: &ServerConfig) -> Result<BoundSockets, ServerError> {
-        let (groups, some): (Vec<Ipv4Addr>, Vec<Ipv4Addr>) = config.interfaces.iter().partition(|ip| ip.is_multicast());
-        let interfaces = match some.as_slice() {
-            [] => &[Ipv4Addr::UNSPECIFIED][..],
-            some => some,
-        };
-        let (mut search_sockets, udp_port) = bind_udp(interfaces, config.port)?;
-        let relay = relay(interfaces, udp_port, &mut search_sockets)?;
-        for group in groups {
-            join(group, interfaces, udp_port, &mut search_sockets)?;
-        }
-        for SearchSocket { socket, .. } in &search_sockets {
-            socket.set_multicast_ttl_v4(config.multicast_ttl).map_err(ServerError::System)?;
-        }
-        let (listeners, tcp_port) = listen(interfaces, config.port)?;
-        let automatic = match (config.beacons_to_interfaces, some.is_empty()) {
-            (false, _) => InterfaceSelection::No,
-            (true, true) => InterfaceSelection::All(config.beacon_port),
-            (true, false) => InterfaceSelection::Of(some, config.beacon_port),
-        };
-        let beacon_addresses =
-            AddressList::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
-        let beacon_period_max = config.beacon_period_max;
-        let ignored = config.ignored.clone();
-        let quotas = config.quotas.clone();
-        Ok(BoundSockets {
-            listeners,
-            search_sockets,
-            ignored,
-            beacon_addresses,
-            beacon_period_max,
-            quotas,
-            tcp_port,
-            udp_port,
-            relay,
-        })
+fn client_config(config: &ServerConfig, ports: ProtocolPorts, pva_ports: Option<PvaServerPorts>) -> ClientConfig {
+    let pva_servers =
+        config.pva.iter().zip(pva_ports).map(|(pva, ports)| reached_at(pva.interfaces.iter().copied(), ports.udp));
+    let interfaces = config.interfaces.iter().map(|&ip| ip.into());
+    ClientConfig {
+        payload_bytes_max: config.payload_bytes_max,
+        pva: PvaClientConfig::with_addresses(pva_servers.collect()),
+        ..ClientConfig::with_addresses(vec![reached_at(interfaces, ports.udp)])
     }
 }
 
-/// Joins a multicast group on the interfaces. The socket for all interfaces can join itself; otherwise the group needs
-/// a socket of its own, since a socket bound to an interface's address does not receive multicasts.
-fn join(
-    group: Ipv4Addr,
-    interfaces: &[Ipv4Addr],
-    port: u16,
-    search_sockets: &mut Vec<SearchSocket>,
-) -> Result<(), ServerError> {
-    let failed = |error| ServerError::Bind { address: SocketAddr::from((group, port)), error };
-    if let ([Ipv4Addr::UNSPECIFIED], Some(SearchSocket { socket, .. })) = (interfaces, search_sockets.first()) {
-        let joined = interfaces::own_addresses().into_iter().map(|own| socket.join_multicast_v4(&group, &own));
-        // Some interfaces do not support multicast; one success is enough.
-        return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
-    }
-    let socket = socket::multicast_udp(group, interfaces, port).map_err(failed)?;
-    search_sockets.push(SearchSocket { socket, replies_from: 0, is_unicast: false });
-    Ok(())
-}
-
-/// Binds a search socket for every interface, and one for its broadcast address, since a socket bound to an interface's
-/// address does not receive broadcasts.
-fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<SearchSocket>, u16), ServerError> {
-    let mut sockets: Vec<SearchSocket> = Vec::new();
-    let mut port = port;
-    for &interface in interfaces {
-        let failed = |error| ServerError::Bind { address: SocketAddr::from((interface, port)), error };
-        let socket = socket::shared_udp(interface, port).map_err(failed)?;
-        port = socket.local_addr().map_err(failed)?.port();
-        let replies_from = sockets.len();
-        sockets.push(SearchSocket { socket, replies_from, is_unicast: !interface.is_unspecified() });
-        if !interface.is_unspecified()
-            && let Some(broadcast) = interfaces::broadcast_of(interface)
-        {
-            // Systems that do not allow binding a broadcast address still deliver unicast searches.
-            let hears_broadcasts = socket::shared_udp(broadcast, port).ok();
-            sockets.extend(hears_broadcasts.map(|socket| SearchSocket { socket, replies_from, is_unicast: false }));
-        }
-    }
-    Ok((sockets, port))
-}
-
-/// Sets up the relay of unicast searches. A socket for all interfaces cannot tell to which address a datagram was sent,
-/// so each address of this host gets a socket of its own.
-fn relay(
-    interfaces: &[Ipv4Addr],
-    port: u16,
-    search_sockets: &mut Vec<SearchSocket>,
-) -> Result<Option<Relay>, ServerError> {
-    if !cfg!(target_os = "linux") {
-        return Ok(None);
-    }
-    if interfaces == [Ipv4Addr::UNSPECIFIED] {
-        for own in interfaces::own_addresses().into_iter().filter(|own| !own.is_loopback()) {
-            // The address was just removed; unicast searches are still received by the socket for all interfaces.
-            let Ok(socket) = socket::shared_udp(own, port) else { continue };
-            search_sockets.push(SearchSocket { socket, replies_from: search_sockets.len(), is_unicast: true });
-        }
-    }
-    Relay::new(port).map(Some).map_err(ServerError::System)
-}
-
-/// Listens on every interface on one port: the requested one, or any free port if that is in use.
-fn listen(interfaces: &[Ipv4Addr], preferred_port: u16) -> Result<(Vec<TcpListener>, u16), ServerError> {
-    let at = |port: u16| -> Result<(Vec<TcpListener>, u16), ServerError> {
-        let mut port = port;
-        let mut listeners = Vec::new();
-        for &interface in interfaces {
-            let failed = |error| ServerError::Bind { address: SocketAddr::from((interface, port)), error };
-            let listener = socket::listen(interface, port).map_err(failed)?;
-            port = listener.local_addr().map_err(failed)?.port();
-            listeners.push(listener);
-        }
-        Ok((listeners, port))
-    };
-    match at(preferred_port) {
-        // A second server on the same host: clients learn its port from the search reply.
-        Err(ServerError::Bind { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => at(0),
-        result => result,
-    }
+/// The address at which a client on this host reaches a server of these interfaces.
+fn reached_at(mut interfaces: impl Iterator<Item = InterfaceAddress>, port: u16) -> SocketAddr {
+    let bound = interfaces.find(|interface| !interface.ip.is_multicast() && !interface.ip.is_unspecified());
+    bound.unwrap_or(Ipv4Addr::LOCALHOST.into()).at(port)
 }

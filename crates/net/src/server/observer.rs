@@ -9,20 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use fodo_engine::shares::counted_address;
+
 use super::quota::ClientHosts;
 use super::reactor::{Inbox, ReactorMessage};
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
+use crate::protocol::Protocol;
 
 /// One client, as seen by the server; see [`Observer::clients`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientStatus {
     /// Its end of the connection.
     pub address: SocketAddr,
+    /// The protocol of the connection.
+    pub protocol: Protocol,
     /// The user name that the client sent.
     pub user: String,
     /// The host name that the client sent.
     pub host: String,
+    /// Whether the connection uses TLS.
+    pub is_encrypted: bool,
     /// Number of open channels.
     pub n_channels: usize,
     /// Number of running subscriptions.
@@ -56,14 +63,15 @@ pub struct ServerCounts {
     pub evicted: u64,
 }
 
-/// The host with the most clients without a channel.
+/// The host with the most clients without a channel. As in the limits of clients, all addresses of a network of IPv6 (`/64`)
+/// count as one host, which has the first address of the network.
 ///
 /// `clients`: the clients of a server, see [`Observer::clients`]. Returns the host and the number of its clients
 /// without a channel; `None` if every client has one. [`Observer`] has an example.
 pub fn host_with_most_unused_clients(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
     let mut n_of_host: HashMap<IpAddr, usize> = HashMap::new();
     for client in clients.iter().filter(|client| client.n_channels == 0) {
-        *n_of_host.entry(client.address.ip()).or_default() += 1;
+        *n_of_host.entry(counted_address(client.address.ip())).or_default() += 1;
     }
     n_of_host.into_iter().max_by_key(|&(host, n)| (n, host))
 }
@@ -84,7 +92,7 @@ pub fn host_with_most_unused_clients(clients: &[ClientStatus]) -> Option<(IpAddr
 ///
 /// let clients = observer.clients();
 /// for client in &clients {
-///     println!("{}@{}: {} bytes queued", client.user, client.address, client.queued_bytes);
+///     println!("{}@{} ({:?}): {} bytes queued", client.user, client.address, client.protocol, client.queued_bytes);
 /// }
 /// if let Some((host, n_clients)) = host_with_most_unused_clients(&clients) {
 ///     println!("{host} has {n_clients} clients without a channel");

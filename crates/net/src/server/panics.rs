@@ -8,6 +8,7 @@ use fodo_data::Now;
 
 use super::Source;
 use crate::log::{Level, Log};
+use crate::protocol::Protocol;
 
 /// Runs code of the program; returns the text of its panic, which the panic hook has also reported.
 ///
@@ -25,9 +26,13 @@ pub fn log_panic(log: &Log, what: &str, panic: &str, peer: SocketAddr, pv: Optio
     log.write(Level::Error, &what, Some(peer), pv, now);
 }
 
-/// Whether the source serves a name; not if it panics.
-pub fn serves(source: &dyn Source, name: &str, log: &Log, peer: SocketAddr, now: Now) -> bool {
-    catch_panic(|| source.serves(name)).unwrap_or_else(|panic| {
+/// Whether the source serves a name over a protocol; not if it panics.
+pub fn serves(source: &dyn Source, name: &str, over: Protocol, log: &Log, peer: SocketAddr, now: Now) -> bool {
+    let serves = || match over {
+        Protocol::Ca => source.serves_flat(name),
+        Protocol::Pva => source.serves(name),
+    };
+    catch_panic(serves).unwrap_or_else(|panic| {
         log_panic(log, "a search is ignored", &panic, peer, Some(name), now);
         false
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fodo_lock::RwLock;
 
-use super::{Pv, Source};
+use super::{ServedPv, Source};
 
 /// A source of PVs by their names. PVs can be added and removed while it is served.
 ///
@@ -36,7 +36,7 @@ use super::{Pv, Source};
 /// ```
 #[derive(Default)]
 pub struct PvTable {
-    pvs: RwLock<HashMap<String, Arc<dyn Pv>>>,
+    pvs: RwLock<HashMap<String, ServedPv>>,
 }
 
 impl PvTable {
@@ -45,7 +45,7 @@ impl PvTable {
         PvTable::default()
     }
 
-    /// Adds a PV; one that already has this name is replaced and returned.
+    /// Adds a PV, flat or structured; one that already has this name is replaced and returned.
     ///
     /// ```
     /// use fodo_net::{PvTable, SharedPv};
@@ -57,12 +57,12 @@ impl PvTable {
     /// ```
     ///
     /// Channels that are open to a replaced PV stay open to it until their clients reconnect.
-    pub fn insert(&self, name: impl Into<String>, pv: impl Into<Arc<dyn Pv>>) -> Option<Arc<dyn Pv>> {
+    pub fn insert(&self, name: impl Into<String>, pv: impl Into<ServedPv>) -> Option<ServedPv> {
         self.pvs.write().insert(name.into(), pv.into())
     }
 
     /// Removes and returns the PV with this name. Channels that are open to it stay open; no new ones are created.
-    pub fn remove(&self, name: &str) -> Option<Arc<dyn Pv>> {
+    pub fn remove(&self, name: &str) -> Option<ServedPv> {
         self.pvs.write().remove(name)
     }
 
@@ -79,19 +79,27 @@ impl Source for PvTable {
         self.pvs.read().contains_key(name)
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+    fn serves_flat(&self, name: &str) -> bool {
+        matches!(self.pvs.read().get(name), Some(ServedPv::Flat(_)))
+    }
+
+    fn open(&self, name: &str) -> Option<ServedPv> {
         self.pvs.read().get(name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.names()
     }
 }
 
-impl<N: Into<String>, P: Into<Arc<dyn Pv>>> FromIterator<(N, P)> for PvTable {
+impl<N: Into<String>, P: Into<ServedPv>> FromIterator<(N, P)> for PvTable {
     fn from_iter<I: IntoIterator<Item = (N, P)>>(pvs: I) -> PvTable {
         let pvs = pvs.into_iter().map(|(name, pv)| (name.into(), pv.into()));
         PvTable { pvs: RwLock::new(pvs.collect()) }
     }
 }
 
-impl<N: Into<String>, P: Into<Arc<dyn Pv>>, const COUNT: usize> From<[(N, P); COUNT]> for PvTable {
+impl<N: Into<String>, P: Into<ServedPv>, const COUNT: usize> From<[(N, P); COUNT]> for PvTable {
     fn from(pvs: [(N, P); COUNT]) -> PvTable {
         pvs.into_iter().collect()
     }
@@ -108,14 +116,15 @@ impl fmt::Debug for PvTable {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use fodo_net::{PvTable, SharedPv, Source, SourceChain, Value};
+/// use fodo_net::{PvTable, ServedPv, SharedPv, Source, SourceChain, Value};
 ///
 /// let machine = Arc::new(PvTable::from([("x", SharedPv::new(1.0))]));
 /// let defaults = Arc::new(PvTable::from([("x", SharedPv::new(0.0)), ("y", SharedPv::new(0.0))]));
 /// let both = SourceChain::new(vec![machine, defaults]);
 ///
-/// assert_eq!(both.open("x").unwrap().read().value, Value::from(1.0));
-/// assert_eq!(both.open("y").unwrap().read().value, Value::from(0.0));
+/// let value = |name| both.open(name).and_then(ServedPv::flat).map(|pv| pv.read().value);
+/// assert_eq!(value("x"), Some(Value::from(1.0)));
+/// assert_eq!(value("y"), Some(Value::from(0.0)));
 /// ```
 #[derive(Clone)]
 pub struct SourceChain {
@@ -127,6 +136,15 @@ impl SourceChain {
     pub fn new(sources: Vec<Arc<dyn Source>>) -> SourceChain {
         SourceChain { sources }
     }
+
+    /// Whether there are no sources.
+    ///
+    /// ```
+    /// assert!(fodo_net::SourceChain::new(Vec::new()).is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
 }
 
 impl Source for SourceChain {
@@ -134,12 +152,20 @@ impl Source for SourceChain {
         self.sources.iter().any(|source| source.serves(name))
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+    fn serves_flat(&self, name: &str) -> bool {
+        self.sources.iter().any(|source| source.serves_flat(name))
+    }
+
+    fn open(&self, name: &str) -> Option<ServedPv> {
         self.sources.iter().find_map(|source| source.open(name))
     }
 
     fn refusal_reason(&self, name: &str) -> Option<String> {
         self.sources.iter().find_map(|source| source.refusal_reason(name))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.sources.iter().flat_map(|source| source.names()).collect()
     }
 }
 
@@ -155,7 +181,7 @@ mod tests {
     use crate::SharedPv;
 
     fn value(source: &dyn Source, name: &str) -> Option<f64> {
-        source.open(name).map(|pv| pv.read().value.to_f64().unwrap())
+        source.open(name)?.flat().map(|pv| pv.read().value.to_f64().unwrap())
     }
 
     #[test]
@@ -179,7 +205,7 @@ mod tests {
                 true
             }
 
-            fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+            fn open(&self, _: &str) -> Option<ServedPv> {
                 None
             }
 

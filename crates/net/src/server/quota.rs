@@ -1,10 +1,12 @@
-//! Limits per client host, so that no host uses up the memory or the descriptors of the server.
+//! Limits per client host, so that no host uses up the memory or the descriptors of the server. A host is a [`counted_address`]:
+//! all clients of a network of IPv6 count as one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use fodo_engine::shares::counted_address;
 use fodo_lock::Mutex;
 
 use crate::config::Quotas;
@@ -67,6 +69,8 @@ pub(super) struct Descriptors {
 pub(super) struct CircuitQuota {
     hosts: Arc<ClientHosts>,
     peer: SocketAddr,
+    /// Its key among the hosts.
+    host: IpAddr,
     stream: Arc<TcpStream>,
     resources: Arc<ResourceUse>,
     held_bytes: usize,
@@ -160,14 +164,15 @@ impl ClientHosts {
         stream: &Arc<TcpStream>,
         descriptor: usize,
     ) -> Admission {
+        let host = counted_address(peer.ip());
         let mut clients = self.clients.lock();
-        let known = clients.hosts.entry(peer.ip()).or_default();
+        let known = clients.hosts.entry(host).or_default();
         let is_full = known.n_circuits >= self.host_circuits_max();
         let is_none_left = descriptor >= self.descriptors.none_from;
         let n_staying = clients.n_circuits.saturating_sub(clients.n_evicting);
         let is_short = is_none_left || n_staying >= self.descriptors.circuits_max;
         let evicted = match (is_full, is_short) {
-            (true, _) => clients.evict(Some(peer.ip())),
+            (true, _) => clients.evict(Some(host)),
             (false, true) => clients.evict(None),
             (false, false) => None,
         };
@@ -180,11 +185,11 @@ impl ClientHosts {
         };
         if let Some(refusal) = refusal {
             self.count_refused();
-            clients.forget_host_without_circuits(peer.ip());
+            clients.forget_host_without_circuits(host);
             return Admission { quota: Err(refusal), evicted };
         }
         clients.n_circuits += 1;
-        let known = clients.hosts.entry(peer.ip()).or_default();
+        let known = clients.hosts.entry(host).or_default();
         known.n_circuits += 1;
         let resources = known.resources.clone();
         drop(clients);
@@ -192,6 +197,7 @@ impl ClientHosts {
         let mut quota = CircuitQuota {
             hosts,
             peer,
+            host,
             stream,
             resources,
             held_bytes: 0,
@@ -271,7 +277,7 @@ impl CircuitQuota {
         let mut clients = self.hosts.clients.lock();
         let number = clients.unused_next;
         clients.unused_next += 1;
-        let Some(host) = clients.hosts.get_mut(&self.peer.ip()) else { return };
+        let Some(host) = clients.hosts.get_mut(&self.host) else { return };
         if let Some(before) = self.unused.take() {
             self.is_evicted |= host.unused.remove(&before).is_none();
         }
@@ -338,7 +344,7 @@ impl Drop for CircuitQuota {
     fn drop(&mut self) {
         self.set(0, 0);
         let mut clients = self.hosts.clients.lock();
-        if let Some(known) = clients.hosts.get_mut(&self.peer.ip()) {
+        if let Some(known) = clients.hosts.get_mut(&self.host) {
             known.n_circuits -= 1;
             if let Some(number) = self.unused {
                 self.is_evicted |= known.unused.remove(&number).is_none();
@@ -346,7 +352,7 @@ impl Drop for CircuitQuota {
         }
         clients.n_circuits -= 1;
         clients.n_evicting -= usize::from(self.is_evicted);
-        clients.forget_host_without_circuits(self.peer.ip());
+        clients.forget_host_without_circuits(self.host);
     }
 }
 
@@ -404,6 +410,21 @@ mod tests {
 
         let n_known = hosts.clients.lock().hosts.len();
         assert_eq!((hosts.n_refused(), n_known), (1, 0), "hosts that have gone are forgotten");
+    }
+
+    #[test]
+    fn the_addresses_of_a_network_of_ipv6_count_as_one_host_and_another_network_has_its_own_limit() {
+        let hosts = hosts();
+        let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 4000);
+        let shares: Vec<_> =
+            ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:1"].map(|text| used(&hosts, at(text))).into();
+
+        assert_eq!(refusal(&hosts, at("2001:db8::3")), Some(AdmissionError::Host));
+        assert_eq!(refusal(&hosts, at("2001:db8:0:1::3")), None);
+        drop(shares);
+
+        assert_eq!(refusal(&hosts, at("2001:db8::3")), None);
+        assert_eq!(hosts.clients.lock().hosts.len(), 0, "hosts that have gone are forgotten");
     }
 
     // Row 81 of docs/reference/faults.md.

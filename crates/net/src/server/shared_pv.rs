@@ -38,7 +38,7 @@ use crate::{clock, limit};
 /// let pressure = SharedPv::builder(1.0e-9).meta(Meta { units: "mbar".into(), ..Meta::default() }).build();
 /// pressure.post(1.2e-9);
 /// let (value, alarm) = (Value::from(1.0e-3), Alarm { severity: Severity::Major, status: Status::HIHI });
-/// pressure.post_reading(Reading { value, alarm, time: SystemTime::now().into(), meta: None });
+/// pressure.post_reading(Reading { alarm, time: SystemTime::now().into(), ..Reading::bare(value) });
 ///
 /// // Clients can write values from 0 to 5.
 /// let voltage = SharedPv::builder(0.0)
@@ -58,7 +58,7 @@ struct SharedPvCore {
     kind: Kind,
     is_array: bool,
     count_max: u32,
-    meta: Arc<Meta>,
+    meta: Mutex<Arc<Meta>>,
     rights: Option<Box<RightsRule>>,
     on_put: Option<OnPut>,
     reading: Mutex<Reading>,
@@ -69,7 +69,7 @@ struct SharedPvCore {
 
 type AcceptPut = dyn Fn(Value, &Peer) -> Result<Value, PutRefusal> + Send + Sync;
 type StartPut = dyn Fn(DeferredPut) + Send + Sync;
-type RightsRule = dyn Fn(&Peer) -> Rights + Send + Sync;
+pub(super) type RightsRule = dyn Fn(&Peer) -> Rights + Send + Sync;
 
 /// What a put of a client does.
 enum OnPut {
@@ -228,7 +228,7 @@ impl SharedPvBuilder {
         let count_max = count_max.unwrap_or_else(length);
         let posts = Posts::new(if is_array { limit::ARRAY_POSTS } else { limit::SCALAR_POSTS });
         let reading = Mutex::ranked(Rank::SharedPv, Reading { time: clock::now().wall, ..Reading::bare(value) });
-        let meta = Arc::new(meta);
+        let meta = Mutex::new(Arc::new(meta));
         SharedPv(Arc::new_cyclic(|me| SharedPvCore {
             kind,
             is_array,
@@ -274,6 +274,20 @@ impl SharedPv {
         self.0.post_reading(reading);
     }
 
+    /// Replaces units, precision, limits and labels, and sends them to the subscribers of properties.
+    ///
+    /// ```
+    /// use fodo_net::{Limits, Meta, SharedPv};
+    ///
+    /// let power = SharedPv::new(1.5);
+    /// power.post_meta(Meta { units: "kW".into(), alarm: Limits { low: 0.0, high: 2.0 }, ..Meta::default() });
+    /// ```
+    pub fn post_meta(&self, meta: Meta) {
+        let reading = self.0.reading.lock();
+        *self.0.meta.lock() = Arc::new(meta);
+        self.0.posts.post(Post { mask: EventMask::PROPERTY, reading: reading.clone() });
+    }
+
     /// The current value.
     pub fn value(&self) -> Value {
         self.0.reading.lock().value.clone()
@@ -309,7 +323,7 @@ impl SharedPvCore {
 
     /// The value of a put, converted to the type of this PV.
     fn converted(&self, value: Value) -> Result<Value, ConvertError> {
-        let value = if value.kind() == self.kind { value } else { value.to_kind(self.kind, Some(&self.meta))? };
+        let value = if value.kind() == self.kind { value } else { value.to_kind(self.kind, Some(&self.meta()))? };
         if self.is_array {
             return Ok(Value::Array(value.into_array()));
         }
@@ -358,7 +372,7 @@ impl Pv for SharedPvCore {
     }
 
     fn meta(&self) -> Arc<Meta> {
-        self.meta.clone()
+        self.meta.lock().clone()
     }
 
     fn rights(&self, by: &Peer) -> Rights {
@@ -390,7 +404,7 @@ mod tests {
 
     fn put(pv: &SharedPv, value: impl Into<Value>) -> Result<(), PutRefusal> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
-        pv.0.put(value.into(), &Peer { user: "op".into(), host: "desk".into(), address }, None)
+        pv.0.put(value.into(), &Peer { user: "op".into(), host: "desk".into(), ..Peer::new(address) }, None)
     }
 
     /// A PV that posts what is put.
@@ -439,6 +453,19 @@ mod tests {
         put.pv.post(put.value.clone());
 
         assert_eq!((pv.value(), put.by.user.as_str()), (Value::from(2), "op"));
+    }
+
+    #[test]
+    fn new_limits_are_sent_to_subscribers_of_properties_only() {
+        let pv = SharedPv::new(1.0);
+        let cursor = |mask| pv.0.posts.with_ring(|ring| ring.cursor(mask));
+        let (mut properties, mut values) = (cursor(EventMask::PROPERTY), cursor(EventMask::VALUE));
+
+        pv.post_meta(Meta { units: "mm".into(), ..Meta::default() });
+
+        let posted = |cursor: &mut _| pv.0.posts.with_ring(|ring| ring.next(cursor).is_some());
+        assert_eq!((posted(&mut properties), posted(&mut values)), (true, false));
+        assert_eq!((pv.0.meta().units.clone(), pv.value()), ("mm".into(), 1.0.into()));
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
+use fodo_data::{AcknowledgePut, EventMask, Kind, Meta, MetaParts, Reading, Value};
 use fodo_engine::Rights;
+use fodo_pva::server::{ProcessOption, PutOptions};
 
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, ReactorMessage};
+use super::structured::ServedPv;
 
 /// A set of PVs that a server can publish. Called on the server's threads; must not block for long: meanwhile the other
 /// clients of the thread wait, and on the first thread also all searches and new clients.
@@ -18,9 +20,7 @@ use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 /// [`PvTable`](crate::PvTable) is a ready-made source; [`SourceChain`](crate::SourceChain) combines several.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use fodo_net::{Pv, SharedPv, Source};
+/// use fodo_net::{ServedPv, SharedPv, Source};
 ///
 /// /// Serves its PVs as `sensor:0`, `sensor:1` and so on.
 /// struct Sensors(Vec<SharedPv>);
@@ -36,7 +36,7 @@ use super::reactor::{CircuitKey, Inbox, ReactorMessage};
 ///         self.find(name).is_some()
 ///     }
 ///
-///     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+///     fn open(&self, name: &str) -> Option<ServedPv> {
 ///         // The same PV for every channel: a clone refers to the same PV.
 ///         self.find(name).cloned().map(Into::into)
 ///     }
@@ -48,16 +48,28 @@ pub trait Source: Send + Sync + 'static {
     /// Whether `name` is served. Called for each search.
     fn serves(&self, name: &str) -> bool;
 
+    /// Whether `name` is a [flat](ServedPv::Flat) PV, which Channel Access can serve too. Called instead of
+    /// [`Source::serves`] for each search of Channel Access, and by default the same.
+    fn serves_flat(&self, name: &str) -> bool {
+        self.serves(name)
+    }
+
     /// Opens the PV with this name.
     ///
     /// Returns the same object for every channel to the same PV where possible: each circuit listens once per object.
     /// `None` if the PV does not exist or is refused.
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>>;
+    fn open(&self, name: &str) -> Option<ServedPv>;
 
     /// Why [`Source::open`] returned `None` for a name, if there is a reason other than that it does not exist; for the
     /// log.
     fn refusal_reason(&self, _name: &str) -> Option<String> {
         None
+    }
+
+    /// The names of all PVs, in any order, for clients of pvAccess that request a list
+    /// ([`discovery::names`](crate::discovery::names)). By default there are none, as for a source that computes them.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -72,8 +84,9 @@ pub struct PvFacts {
     pub is_read_only: bool,
 }
 
-/// The client of a request. Only the address is reliable: the client itself sends user and host, before its first
-/// channel.
+/// The client of a request. Only the address is reliable, and with the method `x509` the user and the authority: other
+/// clients themselves send user and host, usually before their first channel. Both are empty for an anonymous client of
+/// pvAccess.
 ///
 /// ```
 /// use fodo_net::{Peer, PutRefusal, SharedPv};
@@ -95,6 +108,29 @@ pub struct Peer {
     pub host: String,
     /// The remote address of the connection.
     pub address: SocketAddr,
+    /// How the client has identified itself: `ca` (it says who it is, the only way of Channel Access), `anonymous`, or `x509`
+    /// (by a verified certificate). Empty until it has.
+    pub method: &'static str,
+    /// With `x509`, the common names of the authorities that issued the certificate, the root first, separated by line
+    /// feeds. Empty otherwise.
+    pub authority: String,
+    /// Whether the connection uses TLS.
+    pub is_encrypted: bool,
+}
+
+impl Peer {
+    /// A client that has not identified itself.
+    ///
+    /// ```
+    /// use fodo_net::Peer;
+    ///
+    /// let peer = Peer { user: "operator".into(), ..Peer::new("192.0.2.7:40000".parse().unwrap()) };
+    /// assert_eq!((peer.user.as_str(), peer.host.as_str(), peer.is_encrypted), ("operator", "", false));
+    /// ```
+    pub fn new(address: SocketAddr) -> Peer {
+        let (user, host, authority) = Default::default();
+        Peer { user, host, address, method: "", authority, is_encrypted: false }
+    }
 }
 
 /// A PV that is served. Called on the server's threads; must not block for long: meanwhile the other clients of the
@@ -145,6 +181,12 @@ pub trait Pv: Send + Sync {
     /// Type, size and properties, as reported to clients.
     fn facts(&self) -> PvFacts;
 
+    /// [`PvFacts::is_read_only`], which is needed for each put. A PV whose facts take time overrides this. [`Pv`]
+    /// has an example.
+    fn is_read_only(&self) -> bool {
+        self.facts().is_read_only
+    }
+
     /// The current value, alarm and time stamp, without `meta`.
     fn read(&self) -> Reading;
 
@@ -156,6 +198,18 @@ pub trait Pv: Send + Sync {
     ///
     /// A failure is reported by the result, or later by [`Completion::refuse`]. Dropping the completion fails the put.
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
+
+    /// The same as [`Pv::put`] for a client of pvAccess, with its pvRequest; not called if the PV has [`Pv::pv_access`]. By
+    /// default these options are ignored.
+    fn put_with(
+        &self,
+        value: Value,
+        _options: PutOptions,
+        by: &Peer,
+        completion: Option<Completion>,
+    ) -> Result<(), PutRefusal> {
+        self.put(value, by, completion)
+    }
 
     /// The posts of this PV, to which it pushes its changes.
     fn posts(&self) -> &Posts;
@@ -172,6 +226,19 @@ pub trait Pv: Send + Sync {
     /// instead. [`Server::rights_signal`](crate::Server::rights_signal) has an example.
     fn rights(&self, _by: &Peer) -> Rights {
         Rights { read: true, write: true }
+    }
+
+    /// Whether every put over pvAccess is answered at its end, so that its client receives the error of a handler that takes
+    /// time. By default only if the client requests to wait; Channel Access has no such choice. [`Completion`] has an example of a PV.
+    fn always_ends_puts(&self) -> bool {
+        false
+    }
+
+    /// Whether the PV exists no longer: [`RightsSignal::notify_changed`] closes the channels of such PVs, and their clients
+    /// search again. By default it is not.
+    /// [`Server::rights_signal`](crate::Server::rights_signal) has an example.
+    fn is_closed(&self) -> bool {
+        false
     }
 
     /// The client of a put in progress has disconnected: drop the put if its processing has not started. Does nothing by
@@ -197,12 +264,18 @@ pub trait Pv: Send + Sync {
     fn channel_access(&self) -> Option<&dyn ChannelAccessPv> {
         None
     }
+
+    /// What only pvAccess requests of a PV; called when such a request is received. `None` by default. See
+    /// [`PvAccessPv`].
+    fn pv_access(&self) -> Option<&dyn PvAccessPv> {
+        None
+    }
 }
 
 /// What only Channel Access requests of a PV; see [`Pv::channel_access`].
 ///
 /// ```
-/// use fodo_net::{ChannelAccessPv, PutRefusal, Severity};
+/// use fodo_net::{AcknowledgePut, ChannelAccessPv, PutRefusal};
 ///
 /// struct Motor;
 ///
@@ -211,7 +284,7 @@ pub trait Pv: Send + Sync {
 ///         "motor"
 ///     }
 ///
-///     fn acknowledge(&self, _transient: Option<bool>, _severity: Option<Severity>) -> Result<(), PutRefusal> {
+///     fn acknowledge(&self, _put: AcknowledgePut) -> Result<(), PutRefusal> {
 ///         Err(PutRefusal::Rejected("alarms of this PV are not acknowledged".into()))
 ///     }
 /// }
@@ -221,12 +294,81 @@ pub trait ChannelAccessPv {
     /// The reply to `DBR_CLASS_NAME`: the record type. A PV without this trait replies `pv`.
     fn class_name(&self) -> &'static str;
 
-    /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`); exactly one of the arguments is given. A PV without this
-    /// trait refuses it.
-    ///
-    /// `transient`: whether an alarm must be acknowledged even after it has cleared. `severity`: the highest severity
-    /// that is acknowledged.
-    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
+    /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`). A PV without this trait refuses it.
+    fn acknowledge(&self, put: AcknowledgePut) -> Result<(), PutRefusal>;
+}
+
+/// What only pvAccess requests of a PV; see [`Pv::pv_access`]. A record of a soft IOC is an example.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use fodo_net::{
+///     Completion, Kind, Meta, MetaParts, NormativeShape, Peer, ProcessOption, PutRefusal, PvAccessPv, Value,
+/// };
+///
+/// /// Characters that pvAccess shows as one text.
+/// struct Title;
+///
+/// impl PvAccessPv for Title {
+///     fn shape(&self) -> NormativeShape {
+///         NormativeShape { kind: Kind::Text, is_array: false, parts: MetaParts(0), tag_bits: 0 }
+///     }
+///
+///     fn meta(&self) -> Arc<Meta> {
+///         Arc::new(Meta { description: "the title".into(), ..Meta::default() })
+///     }
+///
+///     fn put(&self, _: Value, _: ProcessOption, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
+///         Err(PutRefusal::ReadOnly)
+///     }
+///
+///     fn process(&self, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
+///         Err(PutRefusal::Rejected("there is no record".into()))
+///     }
+/// }
+/// # assert_eq!(Title.shape().kind, Kind::Text);
+/// # assert_eq!(Title.meta().description, "the title".into());
+/// ```
+pub trait PvAccessPv {
+    /// The normative type of the PV, and which metadata it has. Without this trait these follow from [`Pv::facts`].
+    fn shape(&self) -> NormativeShape;
+
+    /// The metadata of [`Pv::meta`] with those that Channel Access does not have: the description and the form.
+    fn meta(&self) -> Arc<Meta>;
+
+    /// The same as [`Pv::put`], for a value in the kind of [`PvAccessPv::shape`]. `process`: whether the put processes
+    /// the record; a source without records ignores it.
+    fn put(
+        &self,
+        value: Value,
+        process: ProcessOption,
+        by: &Peer,
+        completion: Option<Completion>,
+    ) -> Result<(), PutRefusal>;
+
+    /// Processes the record without a put. Refused by a source without records.
+    fn process(&self, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
+}
+
+/// Which normative type of pvAccess a PV has, and which metadata it sends. [`PvAccessPv`] has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormativeShape {
+    /// The type of an element. For a long string, whose value is an array of characters, [`Kind::Text`].
+    pub kind: Kind,
+    /// Whether the value is an array.
+    pub is_array: bool,
+    /// The metadata that the PV has.
+    pub parts: MetaParts,
+    /// The number of the lowest bits of the nanoseconds that are the user tag of the time stamp; usually 0.
+    pub tag_bits: u8,
+}
+
+impl From<&PvFacts> for NormativeShape {
+    fn from(facts: &PvFacts) -> NormativeShape {
+        let is_array = facts.count_max > 1;
+        NormativeShape { kind: facts.kind, is_array, parts: MetaParts::of(facts.kind, is_array), tag_bits: 0 }
+    }
 }
 
 /// Makes a server check the access rights of its clients again. [`Server::rights_signal`](crate::Server::rights_signal)
@@ -237,8 +379,8 @@ pub struct RightsSignal(pub(super) Vec<Arc<Inbox>>);
 impl RightsSignal {
     /// Notifies the server that access rights may have changed.
     ///
-    /// Every circuit queries its PVs again ([`Pv::rights`]) and reports changes to its client. Never blocks. Calls made
-    /// before the circuits have checked count as one.
+    /// Every circuit queries its PVs again ([`Pv::rights`], [`Pv::is_closed`]) and reports changes to its client; over pvAccess, by ending the
+    /// subscriptions that may no longer be read. Never blocks. Calls made before the circuits have checked count as one.
     pub fn notify_changed(&self) {
         self.0.iter().for_each(|inbox| inbox.check_rights());
     }
@@ -247,7 +389,8 @@ impl RightsSignal {
 /// Why a put failed.
 ///
 /// The reasons are texts for the operator of the server: they are written to its log ([`Level::Info`]), with the
-/// address of the client and without the name of the PV. The client receives only a status.
+/// address of the client and without the name of the PV. A client of Channel Access receives only a status, one of
+/// pvAccess also the text.
 ///
 /// [`Level::Info`]: crate::log::Level::Info
 #[derive(Clone, Debug, PartialEq)]

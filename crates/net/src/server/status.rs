@@ -12,6 +12,7 @@ use fodo_data::{Meta, Reading, Value};
 use super::observer::{ClientStatus, Observer, ServerCounts, host_with_most_unused_clients};
 use super::{PvTable, SharedPv};
 use crate::process::{cpu_used, resident_bytes};
+use crate::protocol::Protocol;
 use crate::{clock, limit};
 
 /// Refreshes some PVs from the status of the server.
@@ -178,10 +179,11 @@ fn json(clients: &[ClientStatus], totals: &Totals) -> String {
     for (index, client) in clients.iter().enumerate() {
         let waiting = client.waiting.map_or("null".to_owned(), |waiting| waiting.as_secs_f64().to_string());
         let object = format!(
-            "{}{{\"address\":{},\"user\":{},\"host\":{},\"channels\":{},\"subscriptions\":{},\"queued_bytes\":{},\
+            "{}{{\"address\":{},\"protocol\":\"{}\",\"user\":{},\"host\":{},\"channels\":{},\"subscriptions\":{},\"queued_bytes\":{},\
              \"pvs_waiting\":{},\"sent\":{},\"merged\":{},\"waiting_s\":{waiting}}}",
             if index == 0 { "" } else { "," },
             quoted(&client.address.to_string()),
+            protocol_name(client.protocol),
             quoted(&client.user),
             quoted(&client.host),
             client.n_channels,
@@ -197,6 +199,14 @@ fn json(clients: &[ClientStatus], totals: &Totals) -> String {
         text += &object;
     }
     text + "]}"
+}
+
+/// A protocol as it is written before the name of a PV.
+fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Ca => "ca",
+        Protocol::Pva => "pva",
+    }
 }
 
 /// A JSON string. Client-supplied names are truncated beyond any reasonable length.
@@ -240,8 +250,10 @@ mod tests {
     fn client(user: &str) -> ClientStatus {
         ClientStatus {
             address: "10.0.0.2:4000".parse().unwrap(),
+            protocol: Protocol::Pva,
             user: user.to_owned(),
             host: "desk".to_owned(),
+            is_encrypted: false,
             n_channels: 3,
             n_subscriptions: 2,
             queued_bytes: 70,
@@ -255,7 +267,7 @@ mod tests {
     fn the_client_status_includes_queued_bytes_and_waiting_pvs() {
         let text = json(&[client("o\"per\n")], &Totals::default());
 
-        let expected = "\"list\":[{\"address\":\"10.0.0.2:4000\",\"user\":\"o\\\"per\\u000a\",\"host\":\"desk\",\
+        let expected = "\"list\":[{\"address\":\"10.0.0.2:4000\",\"protocol\":\"pva\",\"user\":\"o\\\"per\\u000a\",\"host\":\"desk\",\
                         \"channels\":3,\"subscriptions\":2,\"queued_bytes\":70,\"pvs_waiting\":1,\"sent\":9,\
                         \"merged\":4,\"waiting_s\":1.5}]}";
         assert!(text.ends_with(expected), "{text}");
@@ -268,6 +280,8 @@ mod tests {
         let clients = [client("op"), client("op"), unused("10.0.0.3:1"), unused("10.0.0.4:1"), unused("10.0.0.3:2")];
 
         assert_eq!(unused_host(&clients).as_deref(), Some("10.0.0.3 (2)"));
+        let of_ipv6 = [unused("[2001:db8::1]:1"), unused("[2001:db8::2]:1"), unused("10.0.0.3:1")];
+        assert_eq!(unused_host(&of_ipv6).as_deref(), Some("2001:db8:: (2)"));
         assert_eq!(unused_host(&clients[..2]), None);
         assert!(json(&clients, &Totals::default()).contains("\"unused_host\":\"10.0.0.3 (2)\""));
     }

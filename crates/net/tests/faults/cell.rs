@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fodo_net::{
-    ClientConfig, Completion, Context, EventMask, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Rights, Server,
-    ServerConfig, Source, Value,
+    ClientConfig, Completion, Context, EventMask, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Rights,
+    ServedPv, Server, ServerConfig, Source, Value,
 };
 
 /// Number of posts that a cell keeps.
@@ -148,8 +148,8 @@ impl Source for Table {
         self.0.contains_key(name)
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        self.0.get(name).map(|cell| cell.clone() as Arc<dyn Pv>)
+    fn open(&self, name: &str) -> Option<ServedPv> {
+        self.0.get(name).map(|cell| ServedPv::Flat(cell.clone()))
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use fodo_ca::message::{Answer, Request};
-use fodo_engine::{Ioid, Sid};
+use fodo_ca::message::{self, Answer, Request};
+use fodo_engine::{Ioid, Sid, SubscriptionId};
 use fodo_net::{Alarm, Array, Monitor, MonitorEvent, MonitorOptions, Reading, Severity, Status, TimeStamp, Value};
 
 use crate::PATIENCE;
 use crate::cell::{Cell, N_POSTS, Table, client, client_at, number, quiet, serve};
-use crate::raw::{DOUBLE, Raw, bare, echo, subscribe};
+use crate::ports::free_port;
+use crate::raw::{DOUBLE, Raw, bare, create, echo, subscribe, with};
 
 /// The next update; other events are ignored.
 fn update(monitor: &Monitor) -> Reading {
@@ -35,16 +36,16 @@ fn updates_are_merged_and_counted_while_a_client_has_events_off() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "n");
-    raw.say(&[subscribe(1)]);
+    raw.send(&[subscribe(1)]);
     assert_eq!(raw_update(&mut raw), [0.0]);
-    raw.say(&[bare(Request::EventsOff {}), echo()]);
+    raw.send(&[bare(Request::EventsOff {}), echo()]);
     raw.until(|answer| *answer == Answer::Echo {});
 
     (1..=N).for_each(|value| table.0["n"].set(value as f64));
-    raw.say(&[echo()]);
+    raw.send(&[echo()]);
     let heard_while_off = raw.hear().unwrap().0;
     let sent_while_off = server.update_counts().sent;
-    raw.say(&[bare(Request::EventsOn {})]);
+    raw.send(&[bare(Request::EventsOn {})]);
     let mut last = raw_update(&mut raw);
     while last != [N as f64] {
         last = raw_update(&mut raw);
@@ -61,18 +62,55 @@ fn a_client_that_toggles_events_receives_every_newest_value() {
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "n");
-    raw.say(&[subscribe(1)]);
+    raw.send(&[subscribe(1)]);
     assert_eq!(raw_update(&mut raw), [0.0]);
     let toggles = [bare(Request::EventsOff {}), bare(Request::EventsOn {})].concat().repeat(1000);
 
     for round in 1..=100 {
         table.0["n"].set(f64::from(round));
-        raw.say(std::slice::from_ref(&toggles));
+        raw.send(std::slice::from_ref(&toggles));
         while raw_update(&mut raw) != [f64::from(round)] {}
     }
 
     let counts = server.update_counts();
     assert_eq!((counts.sent, counts.merged), (100, 0));
+}
+
+#[test]
+fn pvs_with_unsent_updates_are_counted_until_their_subscriptions_end() {
+    let table = Table::of(["a", "b", "c"].map(|name| (name, Cell::new(0.0))));
+    let server = serve(&table);
+    let mut raw = Raw::with_channel(server.tcp_port(), "a");
+    raw.send(&[create(1, "b"), create(2, "c")]);
+    (0..2).for_each(|_| drop(raw.until(|answer| matches!(answer, Answer::CreateChan { .. }))));
+    let mut mask = Vec::new();
+    message::encode_mask(&mut mask, 1);
+    let (dbr, count) = (DOUBLE, 0);
+    for number in 0..3 {
+        let (sid, subscription) = (Sid(number), SubscriptionId(number));
+        raw.send(&[with(Request::EventAdd { dbr, count, sid, subscription }, &mask)]);
+        assert_eq!(raw_update(&mut raw), [0.0]);
+    }
+    let n_waiting = |raw: &mut Raw| {
+        raw.send(&[echo()]);
+        raw.until(|answer| *answer == Answer::Echo {});
+        server.observer().clients()[0].n_pvs_waiting
+    };
+
+    raw.send(&[bare(Request::EventsOff {}), echo()]);
+    raw.until(|answer| *answer == Answer::Echo {});
+    table.0.values().for_each(|cell| cell.set(1.0));
+    let mut n_waiting_while_off = vec![n_waiting(&mut raw)];
+    for number in 0..2 {
+        let (sid, subscription) = (Sid(number), SubscriptionId(number));
+        raw.send(&[bare(Request::EventCancel { dbr, count, sid, subscription })]);
+        n_waiting_while_off.push(n_waiting(&mut raw));
+    }
+    raw.send(&[bare(Request::EventsOn {})]);
+
+    assert_eq!(n_waiting_while_off, [3, 2, 1]);
+    assert_eq!(raw_update(&mut raw), [1.0]);
+    assert_eq!(n_waiting(&mut raw), 0);
 }
 
 // Row 28 of docs/reference/faults.md.
@@ -103,7 +141,7 @@ fn a_get_beyond_a_shrunk_array_returns_zeros() {
 
     for (n_present, n_requested) in [(20_000, 20_000), (2, 20_000), (0, 20_000), (2, 5), (0, 5)] {
         table.0["a"].set(vec![7.0; n_present]);
-        raw.say(&[read(n_requested as u32)]);
+        raw.send(&[read(n_requested as u32)]);
         let (_, payload) = raw.until(|answer| matches!(answer, Answer::ReadNotify { .. }));
 
         let (head, tail) = payload.split_at(8 * n_present);
@@ -120,7 +158,7 @@ fn stalled_image_readers_keep_few_images_and_delay_no_other_client() {
     let table = Table::of([("image", Cell::new(vec![0.0]))]);
     let server = serve(&table);
     let mut stalled: Vec<Raw> = (0..3).map(|_| Raw::with_channel(server.tcp_port(), "image")).collect();
-    stalled.iter_mut().for_each(|raw| raw.say(&[subscribe(1)]));
+    stalled.iter_mut().for_each(|raw| raw.send(&[subscribe(1)]));
     let good = client(&server).channel("image").unwrap().monitor(MonitorOptions::default());
     update(&good);
     let mut images: Vec<Weak<Vec<f64>>> = Vec::new();
@@ -151,8 +189,8 @@ fn one_slow_subscriber_makes_no_other_client_lose_an_update() {
     let server = serve(&table);
     // A client that is sent 600 KB with every post, and reads none of it.
     let mut slow = Raw::with_channel(server.tcp_port(), "n");
-    slow.say(&(0..25_000).map(subscribe).collect::<Vec<_>>());
-    slow.say(&[echo()]);
+    slow.send(&(0..25_000).map(subscribe).collect::<Vec<_>>());
+    slow.send(&[echo()]);
     let contexts = [(); 4].map(|()| client(&server));
     let channels: Vec<_> = (0..N_GOOD).map(|index| contexts[index % 4].channel("n").unwrap()).collect();
     let good: Vec<Monitor> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
@@ -254,8 +292,10 @@ fn a_change_at_the_moment_of_subscribing_is_delivered_once() {
 #[test]
 fn a_server_restart_during_changes_delivers_no_older_value() {
     let table = Table::of([("n", Cell::new(0.0))]);
-    let mut server = Some(serve(&table));
-    let port = server.as_ref().unwrap().udp_port();
+    let config = fodo_net::ServerConfig { port: free_port(), ..quiet() };
+    let start = || fodo_net::Server::start(config.clone(), table.clone()).unwrap();
+    let mut server = Some(start());
+    let port = config.port;
     let monitor = client_at(port).channel("n").unwrap().monitor(MonitorOptions::default());
 
     while_it_counts(&table.0["n"], || {
@@ -274,8 +314,7 @@ fn a_server_restart_during_changes_delivers_no_older_value() {
                     _ => {}
                 }
             }
-            let config = fodo_net::ServerConfig { port, ..quiet() };
-            server = Some(fodo_net::Server::start(config, table.clone()).unwrap());
+            server = Some(start());
         }
     });
 }

@@ -32,7 +32,7 @@ fn connect_protocol_error_and_disconnect_are_logged_with_the_client_address() {
     let mut raw = Raw::connected(server.tcp_port());
     let address = Some(raw.stream.local_addr().unwrap());
 
-    raw.say(&[b"GET / HTTP/1.1\r\n\r\n".to_vec()]);
+    raw.send(&[b"GET / HTTP/1.1\r\n\r\n".to_vec()]);
     raw.ended_after();
 
     let logged = ["has connected", "is closed", "has disconnected"].map(|word| line(&lines, word));
@@ -45,7 +45,7 @@ fn a_rejected_channel_is_logged_with_its_name_at_debug_level() {
     let (server, lines) = serve_logged(Level::Debug);
     let mut raw = Raw::connected(server.tcp_port());
 
-    raw.say(&[create(1, "no:such"), echo()]);
+    raw.send(&[create(1, "no:such"), echo()]);
     raw.until(|answer| matches!(answer, fodo_ca::message::Answer::Echo {}));
 
     let logged = line(&lines, "refused");

@@ -9,6 +9,8 @@ mod log;
 #[cfg(target_os = "linux")]
 mod network;
 mod panics;
+#[path = "../ports/mod.rs"]
+mod ports;
 mod quota;
 mod raw;
 mod rights;
@@ -17,7 +19,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 /// Timeout of everything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until a condition holds that is not signalled.
 fn eventually(holds: impl Fn() -> bool) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{
     ChannelState, Completion, Detail, Eca, ErrorKind, Kind, Meta, MonitorEvent, MonitorOptions, Peer, Posts,
-    PutRefusal, Pv, PvFacts, PvTable, Reading, Refusal, Request, Rights, Server, SharedPv, Source, Value,
+    PutRefusal, Pv, PvFacts, PvTable, Reading, Refusal, Request, Rights, ServedPv, Server, SharedPv, Source, Value,
 };
 
 use crate::PATIENCE;
@@ -92,11 +92,11 @@ impl Source for FaultySource {
         true
     }
 
-    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+    fn open(&self, name: &str) -> Option<ServedPv> {
         Faulty::new(name).reach("open");
         match name {
             "x" => Some(self.0.clone().into()),
-            name => Some(Arc::new(Faulty::new(name))),
+            name => Some(ServedPv::Flat(Arc::new(Faulty::new(name)))),
         }
     }
 }

@@ -28,12 +28,12 @@ impl Raw {
     /// Connects, exchanges VERSION and creates a channel, which has number 0.
     pub fn with_channel(port: u16, name: &str) -> Raw {
         let mut raw = Raw::connected(port);
-        raw.say(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(0, name)]);
+        raw.send(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(0, name)]);
         raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
         raw
     }
 
-    pub fn say(&mut self, messages: &[Vec<u8>]) {
+    pub fn send(&mut self, messages: &[Vec<u8>]) {
         self.stream.write_all(&messages.concat()).unwrap();
     }
 

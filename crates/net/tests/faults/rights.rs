@@ -78,7 +78,7 @@ fn losing_read_access_is_reported_and_pauses_updates() {
     let signal = server.rights_signal();
     let x = &table.0["x"];
     let mut raw = Raw::with_channel(server.tcp_port(), "x");
-    raw.say(&[subscribe(3)]);
+    raw.send(&[subscribe(3)]);
     assert_eq!(said(&mut raw), update(Eca::NORMAL, 1, &1.0_f64.to_be_bytes()));
 
     x.allow(nothing);
@@ -104,7 +104,7 @@ fn requests_without_access_rights_are_rejected_as_by_rsrv() {
     x.allow(nothing);
     let server = serve(&table);
     let mut raw = Raw::connected(server.tcp_port());
-    raw.say(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(7, "x")]);
+    raw.send(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(7, "x")]);
     said(&mut raw);
     assert_eq!(said(&mut raw), rights_of(7, false, false));
     said(&mut raw);
@@ -112,7 +112,7 @@ fn requests_without_access_rights_are_rejected_as_by_rsrv() {
     let old_read = Request::Read { dbr: DOUBLE, count: 1, sid: Sid(0), ioid: Ioid(5) };
     let old_put = Request::Write { dbr: DOUBLE, count: 1, sid: Sid(0), ioid: Ioid(6) };
 
-    raw.say(&[bare(one_read), bare(old_read), put(8), with(old_put, &[0; 8]), subscribe(3)]);
+    raw.send(&[bare(one_read), bare(old_read), put(8), with(old_put, &[0; 8]), subscribe(3)]);
 
     let status = Eca::NORDACCESS;
     let refused = Answer::ReadNotify { dbr: DOUBLE, count: 1, status, ioid: Ioid(4) };
@@ -125,6 +125,26 @@ fn requests_without_access_rights_are_rejected_as_by_rsrv() {
     assert_eq!((x.n_reads(), x.has_listeners()), (0, false), "no client has used it");
 }
 
+#[test]
+fn the_status_of_a_client_counts_its_subscriptions_with_and_without_access() {
+    let table = Table::of([("x", Cell::new(1.0)), ("y", Cell::new(1.0))]);
+    table.0["x"].allow(nothing);
+    let server = serve(&table);
+    let mut raw = Raw::with_channel(server.tcp_port(), "x");
+    raw.send(&[create(1, "y")]);
+    raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+    let mut mask = Vec::new();
+    message::encode_mask(&mut mask, 1);
+    let of_y = Request::EventAdd { dbr: DOUBLE, count: 0, sid: Sid(1), subscription: SubscriptionId(4) };
+
+    raw.send(&[subscribe(3), with(of_y, &mask), echo()]);
+    raw.until(|answer| *answer == Answer::Echo {});
+
+    let clients = server.observer().clients();
+    assert_eq!((clients[0].n_channels, clients[0].n_subscriptions), (2, 2));
+    assert!(!table.0["x"].has_listeners());
+}
+
 // Row 24 of docs/reference/faults.md.
 #[test]
 fn a_cancelled_subscription_without_access_is_not_restored() {
@@ -133,16 +153,16 @@ fn a_cancelled_subscription_without_access_is_not_restored() {
     x.allow(nothing);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "x");
-    raw.say(&[subscribe(3)]);
+    raw.send(&[subscribe(3)]);
     assert_eq!(said(&mut raw), update(Eca::NORDACCESS, 1, &[0; 8]));
     let cancel = Request::EventCancel { dbr: DOUBLE, count: 0, sid: Sid(0), subscription: SubscriptionId(3) };
 
-    raw.say(&[bare(cancel)]);
+    raw.send(&[bare(cancel)]);
     let (confirmed, payload) = said(&mut raw);
     x.allow(everything);
     server.rights_signal().notify_changed();
     let reported = said(&mut raw);
-    raw.say(&[echo()]);
+    raw.send(&[echo()]);
 
     assert!(matches!(confirmed, Answer::EventAdd { .. }) && payload.is_empty());
     assert_eq!(reported, rights_of(0, true, true));
@@ -160,7 +180,7 @@ fn rights_changes_for_a_non_reading_client_use_bounded_memory() {
     let signal = server.rights_signal();
     let mut raw = Raw::with_channel(server.tcp_port(), "x");
     let more: Vec<Vec<u8>> = (1..N_CHANNELS).map(|cid| create(cid, "x")).collect();
-    raw.say(&more);
+    raw.send(&more);
     (1..N_CHANNELS).for_each(|_| drop(raw.until(|answer| matches!(answer, Answer::CreateChan { .. }))));
 
     let is_stalled = (0..N_FLAPS).any(|flap| {
@@ -172,7 +192,7 @@ fn rights_changes_for_a_non_reading_client_use_bounded_memory() {
     table.0["x"].allow(nothing);
     signal.notify_changed();
     let mut last = vec![None; N_CHANNELS as usize];
-    raw.say(&[echo()]);
+    raw.send(&[echo()]);
     loop {
         match said(&mut raw).0 {
             Answer::AccessRights { cid: Cid(cid), rights } => {
@@ -198,9 +218,9 @@ fn access_rights_depend_on_names_sent_before_the_first_channel() {
     let as_ann = [named(Request::ClientName {}, "ann"), named(Request::HostName {}, "desk")].concat();
     let status_of_put = |messages: &[Vec<u8>]| {
         let mut raw = Raw::connected(server.tcp_port());
-        raw.say(messages);
+        raw.send(messages);
         raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
-        raw.say(&[put(1)]);
+        raw.send(&[put(1)]);
         match raw.until(|answer| matches!(answer, Answer::WriteNotify { .. })).0 {
             Answer::WriteNotify { status, .. } => status,
             _ => Eca::INTERNAL,
@@ -209,7 +229,7 @@ fn access_rights_depend_on_names_sent_before_the_first_channel() {
 
     let early = status_of_put(&[version.clone(), as_ann.clone(), create(0, "x")]);
     let late = status_of_put(&[version.clone(), create(0, "x"), as_ann]);
-    let nobody = status_of_put(&[version, create(0, "x")]);
+    let anonymous = status_of_put(&[version, create(0, "x")]);
 
-    assert_eq!((early, late, nobody), (Eca::NORMAL, Eca::NOWTACCESS, Eca::NOWTACCESS));
+    assert_eq!((early, late, anonymous), (Eca::NORMAL, Eca::NOWTACCESS, Eca::NOWTACCESS));
 }

@@ -3,7 +3,9 @@
 //! libca's own threads run the callbacks. They access only [`GetSlot`]s, which contain only atomics and live until every
 //! channel of their set is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`ChannelSet`]
 //! clears its channels when it is dropped, also during a panic. It leaks its slots if libca does not confirm that every
-//! channel is cleared.
+//! channel is cleared. The same holds for the other memory of a set: the arrays of its gets and the tallies of its counters.
+
+mod rounds;
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_long, c_void};
@@ -100,6 +102,12 @@ impl Slots {
         self.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast())
     }
 
+    /// Prepares for another callback of each slot. Nothing may be in flight that writes to them.
+    fn reset(&self) {
+        self.slots.iter().for_each(|slot| slot.has_arrived.store(false, Ordering::Release));
+        self.arrivals.n.store(0, Ordering::Release);
+    }
+
     fn n_arrived(&self) -> usize {
         self.arrivals.n.load(Ordering::Acquire)
     }
@@ -131,6 +139,8 @@ pub struct ChannelSet {
     channels: Vec<ChannelId>,
     connections: Slots,
     events: Vec<Slots>,
+    arrays: Vec<Vec<f64>>,
+    counters: Vec<rounds::CounterSlot>,
     clear_channel: ClearChannel,
 }
 
@@ -138,7 +148,14 @@ type ClearChannel = unsafe extern "C" fn(ChannelId) -> c_int;
 
 impl ChannelSet {
     fn new(n: usize, clear_channel: ClearChannel) -> ChannelSet {
-        ChannelSet { channels: Vec::with_capacity(n), connections: Slots::new(n), events: Vec::new(), clear_channel }
+        ChannelSet {
+            channels: Vec::with_capacity(n),
+            connections: Slots::new(n),
+            events: Vec::new(),
+            arrays: Vec::new(),
+            counters: Vec::new(),
+            clear_channel,
+        }
     }
 }
 
@@ -154,6 +171,8 @@ impl Drop for ChannelSet {
             // A callback may still write to any slot until the process ends.
             std::mem::forget(std::mem::replace(&mut self.connections, Slots::new(0)));
             std::mem::forget(std::mem::take(&mut self.events));
+            std::mem::forget(std::mem::take(&mut self.arrays));
+            std::mem::forget(std::mem::take(&mut self.counters));
         }
     }
 }

@@ -19,6 +19,7 @@ use libloading::Library;
 
 use self::batch::{ConnectionArgs, EventArgs};
 pub use self::watch::LibcaWatcher;
+use super::rounds::{EventRounds, ProcessGets, RoundTimes};
 use super::{CloseBy, ConnectedChannels, Driver, DriverFailure, Hello, Timed, YesNoAnswer, command};
 use crate::limit::OPERATION_MAX;
 
@@ -357,6 +358,14 @@ impl Driver for Libca {
             command.args(std::env::args_os().skip(1)).args(["--get", name]);
             Ok(command)
         })
+    }
+
+    fn process_gets(&mut self, gets: &ProcessGets) -> Result<RoundTimes, DriverFailure> {
+        self.repeat_process_gets(gets)
+    }
+
+    fn event_rounds(&mut self, rounds: &EventRounds) -> Result<RoundTimes, DriverFailure> {
+        self.repeat_events(rounds)
     }
 }
 

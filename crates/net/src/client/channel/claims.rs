@@ -3,19 +3,26 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fodo_ca::search::Claim;
+use fodo_engine::search::{Claim, Transport};
 
 use super::state::{ChannelPhase, Responsiveness, State, Trouble};
 use super::{ChannelCore, Circuit, Notice};
-use crate::client::search::is_one_server;
 use crate::limit;
 use crate::process::lacks_descriptors;
 
 impl ChannelCore {
     /// A server has claimed the names of several channels that share a circuit, including this one.
-    pub(in crate::client) fn connect_claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
+    pub(in crate::client) fn connect_claimed(
+        &self,
+        server: SocketAddr,
+        transport: Transport,
+        all: &[(Arc<ChannelCore>, Claim)],
+    ) {
         let channels = all.iter().map(|(channel, _)| channel);
-        let trouble = match Circuit::create_on(|| self.context.circuit_to(server, self.priority), channels) {
+        let trouble = match Circuit::create_on(
+            || self.context.circuit_to(server, self.protocol, transport, self.priority),
+            channels,
+        ) {
             Ok(()) => return,
             Err(error) if lacks_descriptors(&error) => Trouble::System(server, Arc::new(error)),
             // The server's network cannot be reached.
@@ -24,12 +31,19 @@ impl ChannelCore {
         all.iter().for_each(|(channel, _)| channel.search_again(trouble.clone()));
     }
 
-    /// Whether the channel accepts the claim of this server. If not, it is already found, or the search continues.
-    pub(in crate::client) fn accepts_claim(self: &Arc<Self>, server: SocketAddr) -> bool {
+    /// Whether the channel accepts a claim. If not, it is already found, or the search continues. Where the connection to the
+    /// claimed address has just failed, the claim is changed to the plain address that it contains.
+    pub(in crate::client) fn accepts_claim(self: &Arc<Self>, claim: &mut Claim) -> bool {
+        let server = claim.server;
         let mut state = self.state.lock();
         let State { phase, until_active, .. } = &mut *state;
         let pause = match phase {
             ChannelPhase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => {
+                let is_unreached = until_active.as_ref().is_some_and(|until| until.is_unreached());
+                if let (true, Some(plain)) = (is_unreached, claim.plain) {
+                    (claim.server, claim.transport) = (plain, Transport::Tcp);
+                    return true;
+                }
                 limit::OTHER_CLAIM
             }
             ChannelPhase::Searching => return true,
@@ -39,7 +53,7 @@ impl ChannelCore {
                 let silent = circuit.clone();
                 drop(state);
                 silent.abandon(self);
-                self.context.search().stop(self.cid);
+                self.search().stop(self.cid);
                 return true;
             }
             ChannelPhase::Connecting(_) | ChannelPhase::Active(_, _, Responsiveness::Silent) => {
@@ -48,7 +62,7 @@ impl ChannelCore {
             ChannelPhase::Active(..) | ChannelPhase::Closed => return false,
         };
         drop(state);
-        self.context.search().start(self.clone(), pause);
+        self.search().start(self.clone(), pause);
         false
     }
 
@@ -74,16 +88,17 @@ impl ChannelCore {
             && !std::mem::replace(&mut state.until_active().is_sought, true);
         drop(state);
         if is_new {
-            self.context.search().start_lost(self.clone());
+            self.search().start_lost(self.clone());
         }
     }
 
-    /// A second server has claimed a name that is already in use; reports it to the user once.
-    pub(in crate::client) fn report_duplicate(&self, ignored: SocketAddr) {
+    /// A second server has claimed a name that is already in use; reports it to the user once. `is_ignored`: whether an
+    /// address is another one of that server.
+    pub(in crate::client) fn report_duplicate(&self, ignored: SocketAddr, is_ignored: impl FnOnce(SocketAddr) -> bool) {
         let mut state = self.state.lock();
         let (ChannelPhase::Connecting(circuit) | ChannelPhase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();
-        if !state.duplicate_reported && !is_one_server(used, ignored) {
+        if !state.duplicate_reported && !is_ignored(used) {
             state.duplicate_reported = true;
             drop(state);
             self.context.add_notice(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
@@ -96,7 +111,85 @@ impl ChannelCore {
         if matches!(state.phase, ChannelPhase::Searching) {
             let pause = state.until_active().failed(trouble);
             drop(state);
-            self.context.search().start(self.clone(), pause);
+            self.search().start(self.clone(), pause);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fodo_data::Kind;
+    use fodo_engine::{Cid, Sid};
+
+    use super::*;
+    use crate::client::circuit::ServerChannel;
+    use crate::client::{Context, Refusal};
+    use crate::config::ClientConfig;
+    use crate::protocol::Protocol;
+
+    fn claim(server: SocketAddr, plain: Option<SocketAddr>) -> Claim {
+        let transport = if plain.is_some() { Transport::Tls } else { Transport::Tcp };
+        Claim { cid: Cid(0), server, transport, plain, is_first: true }
+    }
+
+    #[test]
+    fn a_claim_is_accepted_while_the_name_is_searched_for_or_its_server_does_not_reply() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let context = Context::new(ClientConfig::with_addresses(Vec::new()));
+        let x = context.channel("x").unwrap();
+        let circuit =
+            context.core.circuit_to(listener.local_addr().unwrap(), Protocol::Ca, Default::default(), 0).unwrap();
+        let other = SocketAddr::from(([127, 0, 0, 1], 9));
+        let server_channel = ServerChannel { sid: Sid(1), kind: Kind::F64, count: 1 };
+        let active = |responsiveness| ChannelPhase::Active(circuit.clone(), server_channel, responsiveness);
+
+        for (phase, accepts_same, accepts_other) in [
+            (ChannelPhase::Searching, true, true),
+            (active(Responsiveness::Responsive), false, false),
+            (ChannelPhase::Connecting(circuit.clone()), false, true),
+            (active(Responsiveness::Silent), false, true),
+            (ChannelPhase::Closed, false, false),
+        ] {
+            let accepts = |server| {
+                x.core().state.lock().phase = phase.clone();
+                x.core().accepts_claim(&mut claim(server, None))
+            };
+            assert_eq!((accepts(circuit.server()), accepts(other)), (accepts_same, accepts_other), "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_claim_of_a_server_that_has_failed_is_skipped_once() {
+        let context = Context::new(ClientConfig::with_addresses(Vec::new()));
+        let x = context.channel("x").unwrap();
+        let [failed, other] = [9, 10].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        x.core().state.lock().until_active().failed(Trouble::NoReply(failed));
+
+        let accepted = [other, failed, failed].map(|server| x.core().accepts_claim(&mut claim(server, None)));
+
+        assert_eq!(accepted, [true, false, true]);
+    }
+
+    #[test]
+    fn only_after_a_failed_connection_a_claim_for_tls_is_used_at_the_plain_address_of_its_name_server() {
+        let context = Context::new(ClientConfig::with_addresses(Vec::new()));
+        let x = context.channel("x").unwrap();
+        let [encrypted, name_server] = [9, 10].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let by_tls = Some((encrypted, Transport::Tls));
+
+        for (trouble, next) in [
+            (Trouble::NoReply(encrypted), Some((name_server, Transport::Tcp))),
+            (Trouble::Refused(encrypted, Refusal::Connection), Some((name_server, Transport::Tcp))),
+            (Trouble::Refused(encrypted, Refusal::Channel), None),
+            (Trouble::Handshake(encrypted, "expired".into()), None),
+            (Trouble::NoReply(name_server), by_tls),
+        ] {
+            x.core().state.lock().until_active().failed(trouble.clone());
+            let [first, second] = [(); 2].map(|()| {
+                let mut claim = claim(encrypted, Some(name_server));
+                x.core().accepts_claim(&mut claim).then_some((claim.server, claim.transport))
+            });
+            assert_eq!((first, second), (next, by_tls), "{trouble:?}");
         }
     }
 }

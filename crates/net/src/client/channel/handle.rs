@@ -9,9 +9,11 @@ use fodo_data::{Array, Kind, Reading, Value};
 use super::state::{ChannelPhase, Responsiveness};
 use super::{ChannelCore, ChannelState};
 use crate::client::callbacks::Callbacks;
-use crate::client::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
-use crate::client::operation::{Operation, OperationTask, Output};
+use crate::client::group::GroupCore;
+use crate::client::monitor::{Callback, Delivery, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
+use crate::client::operation::{Operation, OperationCore, OperationTask, Output};
 use crate::client::{ChannelFacts, ContextCore, Error, Priority, Request};
+use crate::protocol::Protocol;
 
 /// A handle to one PV on its server. Clones share the channel; dropping the last clone closes it.
 ///
@@ -24,6 +26,17 @@ use crate::client::{ChannelFacts, ContextCore, Error, Priority, Request};
 /// | write, and wait until the server has completed processing | [`put`](Channel::put) | [`put_timeout`](Channel::put_timeout) | [`start_put`](Channel::start_put) |
 /// | write | [`put_unconfirmed`](Channel::put_unconfirmed) | [`put_unconfirmed_timeout`](Channel::put_unconfirmed_timeout) | [`start_put_unconfirmed`](Channel::start_put_unconfirmed) |
 /// | subscribe | | | [`monitor`](Channel::monitor), [`monitor_with`](Channel::monitor_with) |
+///
+/// With pvAccess also these, for PVs of any type:
+///
+/// | operation | blocks | blocks, with its own timeout | starts |
+/// | --- | --- | --- | --- |
+/// | read the type | [`describe`](Channel::describe) | [`describe_timeout`](Channel::describe_timeout) | [`start_describe`](Channel::start_describe) |
+/// | read a structure | [`get_structure`](Channel::get_structure) | [`get_structure_timeout`](Channel::get_structure_timeout) | [`start_get_structure`](Channel::start_get_structure) |
+/// | write fields of a structure | [`put_structure`](Channel::put_structure) | [`put_structure_timeout`](Channel::put_structure_timeout) | [`start_put_structure`](Channel::start_put_structure) |
+/// | call a procedure (RPC) | [`call`](Channel::call) | [`call_timeout`](Channel::call_timeout) | [`start_call`](Channel::start_call) |
+/// | process a record | [`process`](Channel::process) | [`process_timeout`](Channel::process_timeout) | [`start_process`](Channel::start_process) |
+/// | subscribe to a structure | | | [`monitor_structure`](Channel::monitor_structure) |
 ///
 /// Calls without a timeout of their own end after
 /// [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout). An [`Operation`] that was started is
@@ -76,19 +89,25 @@ impl std::fmt::Debug for Channel {
 
 /// State and connection.
 impl Channel {
-    pub(in crate::client) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
-        Channel(context.search().add_channel(|cid| ChannelCore::new(name, cid, priority, context.clone())))
+    pub(in crate::client) fn open(
+        name: &str,
+        protocol: Protocol,
+        priority: Priority,
+        context: &Arc<ContextCore>,
+    ) -> Channel {
+        let core = |cid| ChannelCore::new(name, protocol, cid, priority, context.clone());
+        Channel(context.search(protocol).add_channel(core))
     }
 
     pub(in crate::client) fn core(&self) -> &Arc<ChannelCore> {
         &self.0
     }
 
-    fn timeout(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         self.core().operation_timeout()
     }
 
-    /// The PV's name. See the example of [`Channel`].
+    /// The PV's name, without a scheme. See the example of [`Channel`].
     pub fn name(&self) -> &str {
         self.core().name()
     }
@@ -174,8 +193,18 @@ impl Channel {
         self.start(OperationTask::Connect, false)
     }
 
+    /// An operation that has failed.
+    pub(super) fn failed<T: Output>(&self, error: Error) -> Operation<T> {
+        let operation = OperationCore::new(self.core().clone(), None);
+        operation.end(Err(error)).wake();
+        Operation::new(operation, self.clone())
+    }
+
     pub(in crate::client) fn start_task<T: Output>(&self, task: OperationTask) -> Operation<T> {
-        self.start(task, false)
+        match task {
+            OperationTask::Structured(task) => self.start_structured(task, false),
+            task => self.start(task, false),
+        }
     }
 
     pub(super) fn start<T: Output>(&self, task: OperationTask, is_driven: bool) -> Operation<T> {
@@ -279,6 +308,31 @@ impl Channel {
     pub fn start_get(&self, request: Request) -> Operation<Reading> {
         self.start(OperationTask::Get(request), false)
     }
+
+    /// Like [`Channel::start_get`], for a caller that waits in periods: the first [`Operation::wait_at_most`] sends the
+    /// request, with no other thread involved, as [`Channel::get`] does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+    /// use std::time::Duration;
+    ///
+    /// use fodo_net::Request;
+    ///
+    /// let mut reading = context.channel("demo:gap")?.start_driven_get(Request::default());
+    /// let result = loop {
+    ///     // The program looks after other things between the periods.
+    ///     if let Some(result) = reading.wait_at_most(Duration::from_millis(50)) {
+    ///         break result;
+    ///     }
+    /// };
+    /// assert_eq!(result?.value, 12.5.into());
+    /// # Ok::<(), fodo_net::Error>(())
+    /// ```
+    pub fn start_driven_get(&self, request: Request) -> Operation<Reading> {
+        self.start(OperationTask::Get(request), true)
+    }
 }
 
 /// Writing; see also [`Channel::put_unconfirmed`].
@@ -360,13 +414,30 @@ impl Channel {
     }
 
     fn start_monitor(&self, options: MonitorOptions, callback: Option<(Callback, Arc<Callbacks>)>) -> Monitor {
-        let core = self.core();
-        let monitor = MonitorCore::new(core.clone(), options, callback);
-        let (waiter, active) = core.add_monitor(&monitor);
+        let monitor = MonitorCore::new(self.core().clone(), options, callback, Delivery::Readings);
+        self.add_monitor(&monitor);
+        Monitor::new(monitor, self.clone())
+    }
+
+    /// Starts a subscription whose updates become rows of a group, where the PV has this index.
+    pub(in crate::client) fn monitor_rows(
+        &self,
+        options: MonitorOptions,
+        group: &Arc<GroupCore>,
+        index: u32,
+    ) -> Monitor {
+        let delivery = Delivery::Rows(group.clone(), index);
+        let monitor = MonitorCore::new(self.core().clone(), options, None, delivery);
+        self.add_monitor(&monitor);
+        Monitor::new(monitor, self.clone())
+    }
+
+    /// Starts a subscription now or when the channel is active.
+    pub(super) fn add_monitor(&self, monitor: &Arc<MonitorCore>) {
+        let (waiter, active) = self.core().add_monitor(monitor);
         waiter.wake();
         if let Some((circuit, server_channel)) = active {
-            circuit.subscribe(&monitor, server_channel);
+            circuit.subscribe(monitor, server_channel);
         }
-        Monitor::new(monitor, self.clone())
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct UntilActive {
     n_failures: u32,
     /// The server of the last failure. Its next claim is skipped, so that another server has time to claim the name.
     avoided: Option<SocketAddr>,
+    /// The last failure was that of its connection.
+    is_unreached: bool,
     /// The circuit is silent, so the name is searched for as well.
     pub(in super::super) is_sought: bool,
 }
@@ -66,6 +68,8 @@ pub(in crate::client) enum Trouble {
     ConnectionClosed(SocketAddr),
     /// The server refused.
     Refused(SocketAddr, Refusal),
+    /// The handshake of TLS failed.
+    Handshake(SocketAddr, Arc<str>),
     /// The system provided no socket for a circuit to the server.
     System(SocketAddr, Arc<io::Error>),
 }
@@ -76,6 +80,7 @@ impl Trouble {
             Trouble::NoReply(server)
             | Trouble::ConnectionClosed(server)
             | Trouble::Refused(server, _)
+            | Trouble::Handshake(server, _)
             | Trouble::System(server, _) => *server,
         }
     }
@@ -86,6 +91,7 @@ impl Trouble {
             Trouble::NoReply(server) => ErrorKind::NoReply { server, after },
             Trouble::ConnectionClosed(server) => ErrorKind::ConnectionClosed { server },
             Trouble::Refused(server, refusal) => ErrorKind::Refused { server, refusal },
+            Trouble::Handshake(server, reason) => ErrorKind::Handshake { server, reason: reason.as_ref().into() },
             Trouble::System(_, source) => return Error::of_system(pv, source),
         };
         Error::new(pv, kind)
@@ -107,9 +113,12 @@ impl State {
     /// Whether the access rights permit the task.
     pub(super) fn allows(&self, task: &OperationTask) -> bool {
         match task {
-            OperationTask::Connect => true,
+            // Servers of pvAccess do not report rights, they refuse requests.
+            OperationTask::Connect | OperationTask::Structured(_) => true,
             OperationTask::Get(_) => self.rights.read,
-            OperationTask::Put(_) | OperationTask::PutUnconfirmed(_) => self.rights.write,
+            OperationTask::Put(_) | OperationTask::PutUnconfirmed(_) | OperationTask::CheckedPut(_) => {
+                self.rights.write
+            }
         }
     }
 
@@ -139,6 +148,7 @@ impl State {
                 count_max: server_channel.count,
                 may_read: self.rights.read,
                 may_write: self.rights.write,
+                tls: circuit.tls_peer(),
             }),
             _ => None,
         }
@@ -153,7 +163,8 @@ impl UntilActive {
     /// Counts a failed claim; returns the pause before the next search. A server's refusal is kept over other failures.
     pub(super) fn failed(&mut self, trouble: Trouble) -> Duration {
         self.avoided = Some(trouble.server());
-        let is_said = |trouble: &Trouble| matches!(trouble, Trouble::Refused(..));
+        self.is_unreached = matches!(trouble, Trouble::NoReply(_) | Trouble::Refused(_, Refusal::Connection));
+        let is_said = |trouble: &Trouble| matches!(trouble, Trouble::Refused(..) | Trouble::Handshake(..));
         if is_said(&trouble) || !self.trouble.as_ref().is_some_and(is_said) {
             self.trouble = Some(trouble);
         }
@@ -165,6 +176,11 @@ impl UntilActive {
     /// Whether to skip a claim of this server; the claim after it is accepted.
     pub(super) fn avoids(&mut self, server: SocketAddr) -> bool {
         self.avoided.take_if(|avoided| *avoided == server).is_some()
+    }
+
+    /// Whether the last failure was that of the connection to a server: nothing there has replied.
+    pub(super) fn is_unreached(&self) -> bool {
+        self.is_unreached
     }
 }
 

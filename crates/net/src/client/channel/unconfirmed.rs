@@ -8,6 +8,18 @@ use super::{Channel, ChannelCore, ChannelPhase};
 use crate::client::Error;
 use crate::client::operation::{Operation, OperationTask};
 
+impl OperationTask {
+    /// Whether it ends when its request is queued.
+    #[inline]
+    pub(in crate::client) fn has_no_reply(&self) -> bool {
+        match self {
+            OperationTask::PutUnconfirmed(_) => true,
+            OperationTask::CheckedPut(put) => !put.is_confirmed,
+            _ => false,
+        }
+    }
+}
+
 impl ChannelCore {
     /// Writes without a reply, if the channel is active and its circuit has space.
     fn write_now(&self, value: &Value) -> Option<Result<(), Error>> {
@@ -36,6 +48,9 @@ impl Channel {
     /// when its context is closed. A put that is still queued when the connection is lost is lost with it, and no call
     /// reports that unless it blocks just then. A refusal by the server is reported as
     /// [`Notice::PutRefused`](super::super::Notice::PutRefused).
+    ///
+    /// With pvAccess, a put is sent only after the server has replied to the previous put of the channel; puts that still
+    /// wait for that when the context is closed are lost.
     ///
     /// # Examples
     ///

@@ -27,6 +27,7 @@ impl Circuit {
                     continue;
                 }
                 Taken::FromReactor => self.registration.remove_socket(&self.stream),
+                Taken::FromLoop => self.pause_loop(&state),
                 Taken::FromNone => {}
             }
             state = self.read_until(state, deadline, is_done);
@@ -64,16 +65,17 @@ impl Circuit {
             }
             let now = Instant::now();
             let until = state.machine.deadline().map_or(deadline, |due| due.min(deadline));
-            let wants_to_write = !state.machine.ready().is_empty();
+            let wants_to_write = state.awaits_socket();
+            let has_received = state.has_received();
             self.release(state);
-            let is_readable = self.poll(wants_to_write, until.saturating_duration_since(now));
+            let is_readable = has_received || self.poll(wants_to_write, until.saturating_duration_since(now));
             state = self.state.lock();
             if is_readable {
                 self.receive(&mut state, limit::RECEIVE_BYTES, false);
             }
-            let now = clock::now();
+            let now = Instant::now();
             self.tick_if_due(&mut state, now);
-            if now.monotonic >= deadline {
+            if now >= deadline {
                 return state;
             }
         }
@@ -81,7 +83,7 @@ impl Circuit {
 
     /// Has the reactor send what the socket does not accept now, in case no reader here does.
     pub(super) fn request_retry(&self, state: &mut State) {
-        if state.phase == CircuitPhase::Open && !state.machine.ready().is_empty() {
+        if state.phase == CircuitPhase::Open && state.awaits_socket() {
             self.request_flush(state);
         }
     }
@@ -108,13 +110,23 @@ impl Circuit {
     }
 
     /// The last step of every blocking call: passes the role on, or lets the circuit rest.
-    fn leave(&self, state: &mut State) {
+    fn leave(self: &Arc<Self>, state: &mut State) {
         if let Some(successor) = state.role.successor() {
             successor.unpark();
         }
         self.request_retry(state);
-        if state.phase != CircuitPhase::Open || state.lease_is_timed {
+        if state.phase != CircuitPhase::Open {
             return;
+        }
+        if state.role.lease().is_some() {
+            self.resume_loop(state);
+        }
+        if state.lease_is_timed {
+            return;
+        }
+        if state.has_received() {
+            // The reactor reads at once: the socket does not report bytes that were taken from it.
+            return self.request_flush(state);
         }
         if let Reader::Resting(since) = state.role.reader() {
             state.lease_is_timed = true;
@@ -123,11 +135,19 @@ impl Circuit {
     }
 
     /// Registers the socket with the reactor, which is notified at once of data that is already there.
-    fn attach(&self, state: &mut State) {
+    pub(super) fn attach(&self, state: &mut State) {
         match self.registration.add_socket(&self.stream, Readiness::ReadableOrWritable) {
             Ok(()) => state.role.attached(),
             Err(_) => self.close(state, None),
         }
+    }
+}
+
+impl State {
+    /// Whether bytes wait to be decoded that are no longer in the socket; only with TLS.
+    #[inline]
+    pub(super) fn has_received(&mut self) -> bool {
+        self.tls.as_mut().is_some_and(|tls| tls.has_received())
     }
 }
 
@@ -137,11 +157,18 @@ impl EventHandler for Circuit {
         if let CircuitPhase::Opening(until) = state.phase {
             self.opened(&mut state, until, now);
         }
+        if let CircuitPhase::Securing(until) = state.phase {
+            self.secure(&mut state, until, now);
+        }
         let turn = match state.phase {
-            CircuitPhase::Opening(until) => NextCall::At(until),
+            CircuitPhase::Opening(until) | CircuitPhase::Securing(until) => NextCall::At(until),
             CircuitPhase::Closed => NextCall::OnReady,
-            CircuitPhase::Open => self.serve_open(&mut state, now),
+            CircuitPhase::Open => {
+                let turn = self.serve_open(&mut state, now);
+                state.flush_delay.deadline().map_or(turn, |until| turn.or_at(until))
+            }
         };
+        let turn = state.spare_arrays.release_unused(now.monotonic).map_or(turn, |until| turn.or_at(until));
         self.release(state);
         turn
     }
@@ -157,6 +184,11 @@ impl Circuit {
                 state.lease_is_timed = false;
                 return self.assist_caller(state, now);
             }
+            Reader::Loop => {
+                if let Some(until) = self.assist_loop(state, now) {
+                    return NextCall::At(until);
+                }
+            }
             Reader::Resting(since) if !is_requested && now.monotonic < since + limit::READER_LEASE => {
                 state.lease_is_timed = true;
                 return NextCall::At(since + limit::READER_LEASE);
@@ -168,7 +200,7 @@ impl Circuit {
             Reader::Reactor => {}
         }
         let is_more = self.receive(state, limit::TURN_BYTES, true);
-        self.tick_if_due(state, now);
+        self.tick_if_due(state, now.monotonic);
         self.flush(state);
         match (is_more, state.machine.deadline()) {
             (true, _) => NextCall::Soon,
@@ -180,21 +212,20 @@ impl Circuit {
     /// Does what the caller that reads cannot do while it waits for the socket: it does not know of deadlines and bytes
     /// that other threads have added since. Sending is tried again, ever less often while nothing changes.
     fn assist_caller(self: &Arc<Self>, state: &mut State, now: Now) -> NextCall {
-        self.tick_if_due(state, now);
+        self.tick_if_due(state, now.monotonic);
         self.flush(state);
         let pending_bytes = state.machine.pending_bytes();
         let (bytes_before, pause) = state.retried;
         let is_stuck = pending_bytes == bytes_before;
         let pause = if is_stuck { (pause * 2).min(limit::RETRY_PAUSE_MAX) } else { limit::READER_LEASE };
         state.retried = (pending_bytes, pause);
-        let retry = (pending_bytes > 0).then(|| now.monotonic + pause);
+        let retry = state.awaits_socket().then(|| now.monotonic + pause);
         [retry, state.machine.deadline()].into_iter().flatten().min().map_or(NextCall::OnReady, NextCall::At)
     }
 
-    fn tick_if_due(self: &Arc<Self>, state: &mut State, now: Now) {
-        if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
-            state.machine.tick(now, &mut state.events);
-            self.dispatch(state);
+    pub(super) fn tick_if_due(self: &Arc<Self>, state: &mut State, now: Instant) {
+        if state.machine.deadline().is_some_and(|due| due <= now) {
+            self.tick(state, clock::now());
         }
     }
 }

@@ -10,10 +10,11 @@ use fodo_engine::role::Reader;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure, PieceEnd};
+use super::super::channel::ONLY_PVA;
 use super::super::channel::{ChannelCore, Elsewhere};
-use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask, Waiter};
-use super::{Circuit, CircuitPhase, Expected, InProgress, ServerChannel, State, Unsent};
-use crate::limit;
+use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask};
+use super::{Circuit, CircuitPhase, ClientMachine, Expected, InProgress, ServerChannel, State, Unsent};
+use crate::{Protocol, limit};
 
 /// The numbers of batched operations. Those of individual operations are smaller, so the two sets never overlap.
 pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..META_BIT;
@@ -52,6 +53,19 @@ impl Circuit {
         true
     }
 
+    /// Issues the calls of a channel that the server has confirmed and not described yet.
+    pub(in crate::client) fn issue_waiting_calls(self: &Arc<Self>, channel: &ChannelCore) {
+        let mut state = self.state.lock();
+        if let ClientMachine::Pva(machine) = &state.machine
+            && state.phase == CircuitPhase::Open
+            && let Some(sid) = machine.sid(channel.cid())
+        {
+            self.issue_calls(&mut state, channel.cid(), sid);
+            self.flush_with_others(&mut state);
+        }
+        self.release(state);
+    }
+
     pub(super) fn issue_locked(
         self: &Arc<Self>,
         state: &mut State,
@@ -64,13 +78,9 @@ impl Circuit {
             false => InProgress::Issued { operation: operation.clone(), expected, meta: None },
             true => InProgress::Unsent(operation.clone(), state.unsent_next),
         });
-        match operation.issued(self, ioid) {
-            Ok(Some(buffer)) => state.machine.reuse(ioid, buffer),
-            Ok(None) => {}
-            Err(AlreadyEnded) => {
-                state.operations.remove(ioid);
-                return;
-            }
+        if let Err(AlreadyEnded) = operation.issued(self, ioid) {
+            state.operations.remove(ioid);
+            return;
         }
         if is_full {
             state.unsent.insert(state.unsent_next, Unsent { ioid, task: task.clone(), server_channel });
@@ -129,9 +139,9 @@ impl Circuit {
             }
         }
         if end != PieceEnd::More
-            && let Some(thread) = batch.all_issued()
+            && let Some(waiter) = batch.all_issued()
         {
-            state.afterwards.woken.push(Waiter::Thread(thread));
+            state.afterwards.woken.push(waiter);
         }
         state.batches.push(batch);
         self.flush(&mut state);
@@ -142,16 +152,11 @@ impl Circuit {
         end
     }
 
-    /// The results of a batch; later replies are ignored.
-    pub(in crate::client) fn take_batch(
-        &self,
-        first: Ioid,
-    ) -> impl Iterator<Item = Option<Result<OperationOutcome, Failure>>> + use<> {
+    /// A batch with its results; later replies are ignored.
+    pub(in crate::client) fn take_batch(&self, first: Ioid) -> Option<Batch> {
         let mut state = self.state.lock();
-        let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
-        let batch = at.map(|at| state.batches.swap_remove(at));
-        drop(state);
-        Batch::ended(batch)
+        let at = state.batches.iter().position(|batch| batch.numbers().start == first.0)?;
+        Some(state.batches.swap_remove(at))
     }
 
     /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit or the
@@ -170,8 +175,8 @@ impl Circuit {
         if !is_open || channel.server_channel_on(self) != Some(server_channel) {
             return None;
         }
-        if let Err(reason) = state.write(server_channel, value, None) {
-            return Some(Err(Error::misuse(channel.name(), reason)));
+        if let Err(failure) = state.write(server_channel, value, None) {
+            return Some(Err(failure.error(channel, self.server)));
         }
         // If the reactor is already scheduled, the time is not needed.
         if state.flush_is_timed || state.is_burst() {
@@ -203,26 +208,37 @@ impl Circuit {
             self.flush(state);
             return self.request_retry(state);
         }
-        if state.flush_is_requested || std::mem::replace(&mut state.flush_is_timed, true) {
+        // The event loop of this thread sends them when it waits for replies; otherwise the reactor when the lease ends.
+        if state.flush_is_requested || state.flush_is_timed || state.is_read_here() {
             return;
         }
+        if !state.flush_delay.is_zero() {
+            return self.flush(state);
+        }
+        state.flush_is_timed = true;
         self.registration.call_at(Instant::now() + limit::BURST);
     }
 
     /// A caller waits for an operation without driving the circuit, so the reactor must drive it.
     pub(in crate::client) fn attend(&self) {
         let mut state = self.state.lock();
-        if matches!(state.role.reader(), Reader::Resting(_)) || !state.machine.ready().is_empty() {
+        if matches!(state.role.reader(), Reader::Resting(_)) || state.awaits_socket() {
             self.request_flush(&mut state);
         }
     }
 }
 
 impl State {
+    /// Whether bytes wait to be sent, and not for more bytes.
+    #[inline]
+    pub(super) fn awaits_socket(&self) -> bool {
+        self.machine.has_pending_bytes() && self.flush_delay.deadline().is_none()
+    }
+
     /// Whether so much waits to be sent that operations wait for space.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.machine.pending_bytes() >= limit::REQUEST_BYTES
+        self.machine.queued_bytes() >= limit::REQUEST_BYTES
     }
 
     /// Queues operations that wait for space, in their order, until the queue is full. Returns whether there were any.
@@ -263,9 +279,9 @@ impl State {
         expected: Option<Expected>,
     ) {
         let ended = match self.request(ioid, task, server_channel, expected) {
-            Ok(()) if matches!(task, OperationTask::PutUnconfirmed(_)) => Ok(OperationOutcome::Written),
+            Ok(()) if task.has_no_reply() => Ok(OperationOutcome::Written),
             Ok(()) => return,
-            Err(reason) => Err(Error::misuse(operation.channel().name(), reason)),
+            Err(failure) => Err(failure.error(operation.channel(), self.server)),
         };
         self.operations.remove(ioid);
         self.afterwards.woken.push(operation.end(ended));
@@ -281,7 +297,7 @@ impl State {
         is_burst
     }
 
-    /// Queues a request; fails with the reason. `expected`: the expected reply to a get.
+    /// Queues a request. `expected`: the expected reply of a server of Channel Access to a get.
     #[inline(always)]
     fn request(
         &mut self,
@@ -289,22 +305,38 @@ impl State {
         task: &OperationTask,
         server_channel: ServerChannel,
         expected: Option<Expected>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
+        let machine = match &mut self.machine {
+            ClientMachine::Ca(machine) => machine,
+            ClientMachine::Pva(_) => return self.request_pva(ioid, task, server_channel),
+        };
         match task {
             OperationTask::Connect => Ok(()),
             OperationTask::Get(request) => {
                 if let Some(dbr) = server_channel.description(request) {
                     // Requested before the value: replies are in the order of the requests.
-                    self.machine.read(server_channel.sid, dbr, 1, Ioid(ioid.0 | META_BIT));
+                    machine.read(server_channel.sid, dbr, 1, Ioid(ioid.0 | META_BIT));
                 }
                 if let Some(Expected { dbr, count_max, .. }) = expected {
-                    self.machine.read(server_channel.sid, dbr, count_max, ioid);
+                    machine.read(server_channel.sid, dbr, count_max, ioid);
                 }
                 Ok(())
             }
             OperationTask::Put(value) => self.write(server_channel, value, Some(ioid)),
             OperationTask::PutUnconfirmed(value) => self.write(server_channel, value, None),
+            OperationTask::CheckedPut(put) => {
+                let value = put.accepted(server_channel, Protocol::Ca)?;
+                self.write(server_channel, &value, put.is_confirmed.then_some(ioid))
+            }
+            OperationTask::Structured(_) => Err(Failure::Misuse(ONLY_PVA.into())),
         }
+    }
+
+    #[inline(never)]
+    fn request_pva(&mut self, ioid: Ioid, task: &OperationTask, server_channel: ServerChannel) -> Result<(), Failure> {
+        let ClientMachine::Pva(machine) = &mut self.machine else { return Err(Failure::Disconnected) };
+        self.request_bytes_max = self.request_bytes_max.max(task.sent_bytes());
+        machine.request(ioid, task, server_channel)
     }
 
     /// Returns numbers that no batch in progress uses.
@@ -325,18 +357,25 @@ impl State {
         }
     }
 
-    /// Writes a value; with completion if `ioid` is given. Fails with the reason.
-    fn write(&mut self, server_channel: ServerChannel, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
-        let dbr = server_channel.put_type(value)?;
+    /// Writes a value; with completion if `ioid` is given.
+    fn write(&mut self, server_channel: ServerChannel, value: &Value, ioid: Option<Ioid>) -> Result<(), Failure> {
+        let machine = match &mut self.machine {
+            ClientMachine::Ca(machine) => machine,
+            ClientMachine::Pva(machine) => {
+                self.request_bytes_max = self.request_bytes_max.max(value.n_bytes());
+                return machine.put_unconfirmed(server_channel.sid, value);
+            }
+        };
+        let dbr = server_channel.put_type(value).map_err(Failure::Misuse)?;
         let characters = match value {
             Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
             _ => None,
         };
-        let before = self.machine.pending_bytes();
-        self.machine
+        let before = machine.pending_bytes();
+        machine
             .write(server_channel.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
-            .map_err(|error| error.to_string())?;
-        self.request_bytes_max = self.request_bytes_max.max(self.machine.pending_bytes() - before);
+            .map_err(|error| Failure::Misuse(error.to_string()))?;
+        self.request_bytes_max = self.request_bytes_max.max(machine.pending_bytes() - before);
         Ok(())
     }
 }

@@ -8,13 +8,17 @@ use super::super::{Detail, Request, WrongReply};
 
 /// The server's number, the element type and the element count of an active channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) struct ServerChannel {
-    pub(in crate::client) sid: Sid,
-    pub(in crate::client) kind: Kind,
-    pub(in crate::client) count: u32,
+pub(crate) struct ServerChannel {
+    pub(crate) sid: Sid,
+    pub(crate) kind: Kind,
+    /// With pvAccess 0 if it is not limited.
+    pub(crate) count: u32,
 }
 
-/// What the reply to a get, or an update, must match.
+// A process may have a million channels.
+const _: () = assert!(size_of::<ServerChannel>() == 12);
+
+/// What the reply of a server of Channel Access to a get, or its update, must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Expected {
     pub(super) dbr: DbrType,
@@ -83,7 +87,7 @@ impl ServerChannel {
             Detail::Time | Detail::Full => AttributeLevel::Time,
             Detail::Graphic => AttributeLevel::Graphic,
             Detail::Control => AttributeLevel::Control,
-            Detail::Acknowledge => return (DbrType::STSACK_STRING, 1),
+            Detail::AcknowledgeState => return (DbrType::STSACK_STRING, 1),
             Detail::ClassName => return (DbrType::CLASS_NAME, 1),
         };
         let count = match self.count {
@@ -145,7 +149,7 @@ mod tests {
             (Detail::Full, 20, Some(34)),
             (Detail::Graphic, 27, None),
             (Detail::Control, 34, None),
-            (Detail::Acknowledge, 37, None),
+            (Detail::AcknowledgeState, 37, None),
             (Detail::ClassName, 38, None),
         ] {
             let of_one = server_channel(Kind::F64, 1).request_type(&request(detail));

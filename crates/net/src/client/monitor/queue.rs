@@ -2,43 +2,55 @@
 
 use std::collections::VecDeque;
 
-use fodo_data::{Reading, Value};
-
+use super::value::MonitorValue;
 use super::{MonitorEvent, MonitorOptions, WhenFull};
 use crate::limit;
 
 /// Events in order; the options bound the number of updates.
-#[derive(Default)]
-pub(super) struct Queue {
+pub struct Queue<T> {
     /// The next event. Usually no other is queued, and then the queue allocates no memory.
-    first: Option<Queued>,
-    rest: VecDeque<Queued>,
+    first: Option<Queued<T>>,
+    rest: VecDeque<Queued<T>>,
     n_updates: usize,
     /// Bytes of the queued arrays; other events are small.
     value_bytes: usize,
 }
 
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { first: None, rest: VecDeque::new(), n_updates: 0, value_bytes: 0 }
+    }
+}
+
 /// A queued event.
-struct Queued {
-    event: MonitorEvent,
+struct Queued<T> {
+    event: MonitorEvent<T>,
     /// Number of updates merged into this one; reported before it.
     n_merged: u64,
 }
 
-impl Queued {
+impl<T: MonitorValue> Queued<T> {
     fn is_update(&self) -> bool {
         matches!(self.event, MonitorEvent::Update(_))
     }
 
     fn bytes(&self) -> usize {
         match &self.event {
-            MonitorEvent::Update(Reading { value: value @ Value::Array(_), .. }) => value.n_bytes(),
+            MonitorEvent::Update(value) => value.array_bytes(),
             _ => 0,
+        }
+    }
+
+    /// Merges an earlier update into this one. `n_merged`: how many updates that makes.
+    fn merge(&mut self, earlier: MonitorEvent<T>, n_merged: u64) {
+        self.n_merged += n_merged;
+        if let (MonitorEvent::Update(value), MonitorEvent::Update(earlier)) = (&mut self.event, &earlier) {
+            value.merge(earlier);
         }
     }
 }
 
-impl Queue {
+impl<T: MonitorValue> Queue<T> {
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.len()
     }
@@ -49,7 +61,7 @@ impl Queue {
 
     /// Adds an event; returns how many updates were merged or dropped for it.
     #[inline]
-    pub(super) fn push(&mut self, event: MonitorEvent, options: &MonitorOptions) -> u64 {
+    pub(super) fn push(&mut self, event: MonitorEvent<T>, options: &MonitorOptions) -> u64 {
         if self.first.is_some() {
             return self.push_behind(Queued { event, n_merged: 0 }, options);
         }
@@ -59,7 +71,7 @@ impl Queue {
         0
     }
 
-    fn push_behind(&mut self, mut new: Queued, options: &MonitorOptions) -> u64 {
+    fn push_behind(&mut self, mut new: Queued<T>, options: &MonitorOptions) -> u64 {
         let mut n_dropped = 0;
         if new.is_update() {
             while self.is_full(new.bytes(), options) && self.drop_or_merge(&mut new, options.when_full) {
@@ -79,14 +91,14 @@ impl Queue {
         n_dropped
     }
 
-    fn count(&mut self, new: &Queued) {
+    fn count(&mut self, new: &Queued<T>) {
         self.n_updates += usize::from(new.is_update());
         self.value_bytes += new.bytes();
     }
 
     /// Removes the next event. An update into which others were merged is preceded by [`MonitorEvent::Merged`].
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<MonitorEvent> {
+    pub(super) fn pop(&mut self) -> Option<MonitorEvent<T>> {
         let first = self.first.as_mut()?;
         if first.n_merged > 0 {
             return Some(MonitorEvent::Merged(std::mem::take(&mut first.n_merged)));
@@ -111,7 +123,7 @@ impl Queue {
     }
 
     /// Drops or merges one update for `new`; returns false if none is queued.
-    fn drop_or_merge(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
+    fn drop_or_merge(&mut self, new: &mut Queued<T>, when_full: WhenFull) -> bool {
         let index = match when_full {
             WhenFull::ReplaceLast => {
                 (0..self.len()).rev().find(|&index| self.get(index).is_some_and(Queued::is_update))
@@ -122,9 +134,14 @@ impl Queue {
         let Some(dropped) = self.remove(index) else { return false };
         let n_merged = dropped.n_merged + 1;
         // The next update reports it.
-        match self.first.iter_mut().chain(&mut self.rest).skip(index).find(|queued| queued.is_update()) {
-            Some(next) => next.n_merged += n_merged,
-            None => new.n_merged += n_merged,
+        let mut following = self.first.iter_mut().chain(&mut self.rest).skip(index);
+        match following.find(|queued| queued.is_update()) {
+            Some(next) => {
+                self.value_bytes -= next.bytes();
+                next.merge(dropped.event, n_merged);
+                self.value_bytes += next.bytes();
+            }
+            None => new.merge(dropped.event, n_merged),
         }
         true
     }
@@ -134,14 +151,14 @@ impl Queue {
         self.first.iter().chain(&self.rest).position(|queued| queued.is_update() == is_update)
     }
 
-    fn get(&self, index: usize) -> Option<&Queued> {
+    fn get(&self, index: usize) -> Option<&Queued<T>> {
         match index.checked_sub(1) {
             None => self.first.as_ref(),
             Some(behind) => self.rest.get(behind),
         }
     }
 
-    fn remove(&mut self, index: usize) -> Option<Queued> {
+    fn remove(&mut self, index: usize) -> Option<Queued<T>> {
         let removed = match index.checked_sub(1) {
             None => std::mem::replace(&mut self.first, self.rest.pop_front()),
             Some(behind) => self.rest.remove(behind),
@@ -154,7 +171,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use fodo_data::{Array, Scalar};
+    use fodo_data::{Array, Kind, Reading, Scalar, Structure, StructureBuilder, Value};
 
     use super::*;
 
@@ -172,7 +189,7 @@ mod tests {
     }
 
     /// The events that the user receives until the queue is empty, as short text.
-    fn taken(queue: &mut Queue) -> Vec<String> {
+    fn taken(queue: &mut Queue<Reading>) -> Vec<String> {
         std::iter::from_fn(|| queue.pop())
             .map(|event| match event {
                 MonitorEvent::Update(Reading { value: Value::Scalar(Scalar::I32(number)), .. }) => number.to_string(),
@@ -257,6 +274,61 @@ mod tests {
             0,
             "what was taken is free again"
         );
+    }
+
+    /// An update of a structure in which these two fields have the number, and the marked ones have changed.
+    fn structure(number: usize, marked: &[usize]) -> MonitorEvent<Structure> {
+        let mut build = StructureBuilder::new("");
+        build.scalar("a", Kind::I32).array("b", Kind::U8);
+        let mut structure = Structure::new(std::sync::Arc::new(build.finish()));
+        structure.set("a", number as i32).unwrap();
+        structure.set("b", vec![0_u8; number]).unwrap();
+        structure.mark_only(marked.iter().copied().collect());
+        MonitorEvent::Update(structure)
+    }
+
+    /// The number of each update and its changed nodes; for a gap, how many updates were merged.
+    fn structures(queue: &mut Queue<Structure>) -> Vec<(u64, Vec<usize>)> {
+        std::iter::from_fn(|| queue.pop())
+            .map(|event| match event {
+                MonitorEvent::Update(structure) => {
+                    let number = structure.get("a").and_then(Value::first).unwrap().to_f64().unwrap();
+                    (number as u64, structure.changed().iter().collect())
+                }
+                MonitorEvent::Merged(n) => (n, Vec::new()),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_structure_into_which_others_are_merged_has_their_changes_marked() {
+        for (when_full, expected) in [
+            (WhenFull::ReplaceLast, [(1, vec![1]), (2, vec![]), (4, vec![1, 2])]),
+            (WhenFull::DropOldest, [(2, vec![]), (3, vec![1, 2]), (4, vec![1])]),
+        ] {
+            let mut queue = Queue::default();
+
+            for (number, marked) in [(1, &[1][..]), (2, &[2]), (3, &[1]), (4, &[1])] {
+                queue.push(structure(number, marked), &options(2, when_full));
+            }
+
+            assert_eq!(structures(&mut queue), expected, "{when_full:?}");
+        }
+    }
+
+    #[test]
+    fn the_changed_arrays_of_structures_count_as_bytes() {
+        let options = options(1000, WhenFull::DropOldest);
+        let most = limit::MONITOR_QUEUE_BYTES;
+        let mut queue = Queue::default();
+
+        let dropped = [(most, &[1][..]), (most / 2, &[2]), (most / 2, &[2]), (most, &[1]), (1, &[2])]
+            .map(|(n_bytes, marked)| queue.push(structure(n_bytes, marked), &options));
+
+        assert_eq!(dropped, [0, 0, 0, 0, 2]);
+        let left: Vec<(u64, Vec<usize>)> = structures(&mut queue);
+        assert_eq!(left.iter().map(|(_, marked)| marked.len()).collect::<Vec<_>>(), [0, 2, 1, 1], "{left:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fodo_data::Now;
 
-use super::Circuit;
+use super::{Circuit, CircuitProtocol};
 use crate::log::Level;
 
 /// Until when a circuit may stay without a channel.
@@ -16,9 +16,9 @@ pub(super) enum IdleDeadline {
     Known(Instant),
 }
 
-impl Circuit {
+impl<P: CircuitProtocol> Circuit<P> {
     /// Restarts the full time that a circuit may stay without a channel.
-    pub(super) fn restart_idle_time(&mut self, now: Now) {
+    pub(crate) fn restart_idle_time(&mut self, now: Now) {
         self.idle_deadline = IdleDeadline::Known(now.monotonic + self.quota.limits().unused_client);
     }
 

@@ -1,0 +1,14 @@
+package io.github.fodopv;
+
+/** The call is invalid: a name, a value that cannot be sent, an option. */
+public final class MisuseException extends PvException {
+    private static final long serialVersionUID = 1;
+
+    MisuseException(String pv, String reason, String server) {
+        super(pv, reason, server);
+    }
+
+    MisuseException(String pv, String reason) {
+        super(pv, reason, "");
+    }
+}

@@ -1,0 +1,10 @@
+package io.github.fodopv;
+
+/** The server has sent something other than what was requested. */
+public final class WrongReplyException extends PvException {
+    private static final long serialVersionUID = 1;
+
+    WrongReplyException(String pv, String reason, String server) {
+        super(pv, reason, server);
+    }
+}

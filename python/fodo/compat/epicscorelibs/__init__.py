@@ -1,0 +1,1 @@
+"""The names of `epicscorelibs` that users of aioca import."""

@@ -1,0 +1,5 @@
+"""The class of records, under the name that programs import."""
+
+from .device import ProcessDeviceSupportCore as RecordWrapper
+
+__all__ = ["RecordWrapper"]

@@ -1,0 +1,5 @@
+"""The IOC of these tests is `fodo ioc`."""
+
+import fodo_faces
+
+fodo_faces.replace_ioc()

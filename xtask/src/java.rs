@@ -1,0 +1,395 @@
+//! The Java library: builds its native part, its jar, and runs its tests on each supported JDK.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::again::{alone_if_permitted, run_twice};
+use crate::peers;
+use crate::step::{Outcome, output_of};
+
+/// The oldest JDK for which the library is made; the first to run the tests.
+const OLDEST_JDK: u32 = 17;
+
+/// The JDK on which the tests run a second time.
+const NEWEST_JDK: u32 = 25;
+
+/// The folder in which Linux distributions install JDKs.
+const INSTALLED_JDKS: &str = "/usr/lib/jvm";
+
+/// The environment variable with the folders of further JDKs, separated by colons.
+const JDK_FOLDERS: &str = "JAVA_HOMES";
+
+/// Maven without colours and progress.
+const MAVEN_OPTIONS: [&str; 3] = ["--batch-mode", "--no-transfer-progress", "--strict-checksums"];
+
+/// Which build of the native library.
+#[derive(Clone, Copy)]
+enum Build {
+    /// Shares its crates with the other steps, and checks the order of locks.
+    Debug,
+    /// For users and for measurements.
+    Release,
+}
+
+impl Build {
+    fn folder(self) -> &'static str {
+        match self {
+            Build::Debug => "debug",
+            Build::Release => "release",
+        }
+    }
+}
+
+/// Builds the library and the jar, and runs the tests on JDK 17 and, if there is one, on JDK 25.
+pub fn check(root: &Path) -> Result<Outcome, String> {
+    if output_of(root, Command::new("mvn").arg("--version")).is_err() {
+        return Ok(Outcome::Skipped("the Java library needs Maven and a JDK".into()));
+    }
+    refuses_a_jar_without_library(root)?;
+    let program = build(root, Build::Debug)?;
+
+    let jdks = jdk_folders();
+    let oldest = folder_of(&jdks, OLDEST_JDK);
+    let mut report = tested(root, oldest, None, &program)?;
+    jar_with_library(root)?;
+    match folder_of(&jdks, NEWEST_JDK) {
+        Some(newest) => write!(report, "; {}", tested(root, oldest, Some(newest), &program)?),
+        None => write!(report, "; not on JDK {NEWEST_JDK}: there is none in {INSTALLED_JDKS} and {JDK_FOLDERS}"),
+    }
+    .map_err(|error| error.to_string())?;
+    Ok(Outcome::Passed(report))
+}
+
+/// Builds the jar with the library as users get it, without tests.
+pub fn package(root: &Path) -> Result<(), String> {
+    build(root, Build::Release)?;
+    let mut mvn = maven(root, folder_of(&jdk_folders(), OLDEST_JDK));
+    output_of(root, mvn.args(["package", "-DskipTests"]))?;
+    let jar = jar_with_library(root)?;
+    println!("{}", jar.display());
+    Ok(())
+}
+
+/// The jar of the last build, which must contain the library and its hash.
+fn jar_with_library(root: &Path) -> Result<PathBuf, String> {
+    let jar = root.join("java").join("target").join(format!("fodo-{}.jar", env!("CARGO_PKG_VERSION")));
+    let listed = output_of(root, Command::new("jar").arg("--list").arg("--file").arg(&jar))?;
+    for suffix in ["", ".sha256"] {
+        let entry = format!("native/{}/{}{suffix}", platform(), library_name());
+        if !listed.lines().any(|line| line == entry) {
+            return Err(format!("{} does not contain {entry}", jar.display()));
+        }
+    }
+    Ok(jar)
+}
+
+/// Opens contexts and receives updates for `seconds` seconds with a small heap; prints what grows.
+pub fn soak(root: &Path, seconds: &str) -> Result<(), String> {
+    let _: u64 = seconds.parse().map_err(|_| format!("java soak {seconds}: expected a number of seconds"))?;
+    let program = build(root, Build::Release)?;
+    let jdks = jdk_folders();
+    let jdk = folder_of(&jdks, OLDEST_JDK);
+    output_of(root, maven(root, jdk).args(["test-compile"]))?;
+
+    let target = root.join("java").join("target");
+    let class_path = [target.join("test-classes"), target.join("classes")];
+    let class_path = std::env::join_paths(class_path).map_err(|error| error.to_string())?;
+    let mut command = Command::new(alone_if_permitted(root).0);
+    let java = jdk.map_or_else(|| PathBuf::from("java"), |jdk| jdk.folder.join("bin").join("java"));
+    command.arg(java).args(["-Xmx64m", "-XX:+UseSerialGC", "-cp"]).arg(class_path).arg("io.github.fodopv.Soak");
+    command.arg(seconds).env("FODO_BIN", program).current_dir(root);
+    let status = command.status().map_err(|error| error.to_string())?;
+    status.success().then_some(()).ok_or_else(|| format!("java soak {seconds}: {status}"))
+}
+
+/// A jar without library would load nowhere, so Maven refuses to make it, with the command that builds the library.
+fn refuses_a_jar_without_library(root: &Path) -> Result<(), String> {
+    let absent = root.join("java").join("target").join("absent");
+    let mut mvn = maven(root, None);
+    // Without the compilation, which the tests need with a library anyway.
+    mvn.args(["package", "-Dmaven.main.skip", "-Dmaven.test.skip"]).arg(format!("-Dnatives={}", absent.display()));
+    match output_of(root, &mut mvn) {
+        Ok(_) => Err("`mvn package` without a native library made a jar".to_string()),
+        Err(why) if why.contains("there is no native library in") && why.contains("cargo xtask java") => Ok(()),
+        Err(why) => Err(format!("`mvn package` without a native library failed with another text:\n{why}")),
+    }
+}
+
+/// Builds the native library and the program `fodo`, and stores the library with its hash for Maven. Returns the
+/// program.
+fn build(root: &Path, build: Build) -> Result<PathBuf, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--locked", "-p", "fodo-java", "-p", "fodo-cli"]).current_dir(root);
+    if matches!(build, Build::Release) {
+        cargo.arg("--release");
+    }
+    output_of(root, &mut cargo)?;
+
+    let built = target_folder(root).join(build.folder());
+    let natives = root.join("java").join("target").join("natives");
+    let folder = natives.join(platform());
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let name = library_name();
+    let (from, to) = (built.join(&name), folder.join(&name));
+    std::fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+    let printed = output_of(root, Command::new("sha256sum").arg(&name).current_dir(&folder))?;
+    let hash = printed.split_whitespace().next().unwrap_or_default();
+    store(&folder.join(format!("{name}.sha256")), hash)?;
+    store(&natives.join("platforms.txt"), &platform())?;
+    // The laboratory marks results of a jar for tests.
+    store(&natives.join("build.txt"), build.folder())?;
+    Ok(built.join("fodo"))
+}
+
+fn store(path: &Path, line: &str) -> Result<(), String> {
+    std::fs::write(path, format!("{line}\n")).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn library_name() -> String {
+    format!("{}fodo_java{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
+}
+
+/// The folder of cargo's output.
+fn target_folder(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// The name of this platform's folder in the jar: system and processor in the words of Java.
+fn platform() -> String {
+    let system = if cfg!(target_os = "macos") { "macos" } else { std::env::consts::OS };
+    format!("{system}-{}", std::env::consts::ARCH)
+}
+
+/// Runs the tests on `newest`, with the classes that the first run compiled, or else everything on the oldest JDK.
+fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Path) -> Result<String, String> {
+    let (alone, word) = alone_if_permitted(root);
+    let logs = root.join("java").join("target").join("jvm");
+    clear(&logs)?;
+    let mut options = format!(
+        "-Xcheck:jni -XX:+UnlockDiagnosticVMOptions -XX:+LogVMOutput -XX:-DisplayVMOutput -XX:LogFile={0}/%p.log \
+         -XX:ErrorFile={0}/crash-%p.log",
+        logs.display()
+    );
+    if newest.is_some() {
+        // Since JDK 24 a program that loads a native library without it is warned.
+        options.push_str(" --enable-native-access=ALL-UNNAMED");
+    }
+    let run = |names: &[String]| {
+        let mut mvn = Command::new(&alone);
+        mvn.arg("mvn").args(MAVEN_OPTIONS).arg("--offline").arg("--file").arg(root.join("java").join("pom.xml"));
+        // The classes are compiled by the first run.
+        mvn.arg(if names.is_empty() && newest.is_none() { "verify" } else { "surefire:test" });
+        mvn.arg(format!("-Dtest.options={options}")).current_dir(root);
+        mvn.env("FODO_BIN", program).env("FODO_PEERS", peers::folder(root)).env("RUST_BACKTRACE", "0");
+        set_home(&mut mvn, oldest);
+        if let Some(newest) = newest {
+            mvn.arg(format!("-Djvm={}", newest.folder.join("bin").join("java").display()));
+        }
+        if !names.is_empty() {
+            mvn.arg(format!("-Dtest={}", names.join(","))).arg("-Dtest.parallelism=1");
+        }
+        output_of(root, &mut mvn).map_err(|why| with_reasons(&why, &logs))
+    };
+    // Downloads what the tests need, which have no network. Also compiles.
+    if newest.is_none() {
+        output_of(
+            root,
+            maven(root, oldest).args(["verify", "-Dtest=NoTest", "-Dsurefire.failIfNoSpecifiedTests=false"]),
+        )?;
+    }
+    let jdk = newest.or(oldest).map_or_else(|| "the default JDK".to_string(), |jdk| format!("JDK {}", jdk.version));
+    let report = run_twice(run, failed_tests)?.report(totals);
+    no_warning_of_jni(&logs)?;
+    Ok(format!("{jdk}{word}: {report}"))
+}
+
+fn maven(root: &Path, jdk: Option<&Jdk>) -> Command {
+    let mut mvn = Command::new("mvn");
+    mvn.args(MAVEN_OPTIONS).arg("--file").arg(root.join("java").join("pom.xml")).current_dir(root);
+    set_home(&mut mvn, jdk);
+    mvn
+}
+
+fn set_home(mvn: &mut Command, jdk: Option<&Jdk>) {
+    if let Some(jdk) = jdk {
+        mvn.env("JAVA_HOME", &jdk.folder);
+    }
+}
+
+fn clear(folder: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", folder.display()));
+        }
+        _ => {}
+    }
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// The error with the failed tests, or the start of a crash report, at its end, where the summary of all steps looks.
+fn with_reasons(why: &str, logs: &Path) -> String {
+    let path = why.rsplit_once("full output: ").map(|(_, path)| path.to_string()).unwrap_or_default();
+    let log = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut reasons: Vec<String> =
+        log.lines().filter(|line| line.starts_with("[ERROR]   ")).map(|line| line[10..].trim().to_string()).collect();
+    for (path, text) in texts(logs).iter().filter(|(path, _)| path.to_string_lossy().contains("crash-")) {
+        reasons.push(path.display().to_string());
+        reasons
+            .extend(text.lines().filter(|line| line.starts_with("# ") && line.len() > 3).take(4).map(str::to_string));
+    }
+    // The path of the log is last, as the caller expects.
+    match why.rsplit_once("full output: ") {
+        Some((text, _)) => format!("{text}{}\nfull output: {path}", reasons.join("\n")),
+        None => why.to_string(),
+    }
+}
+
+/// The tests that failed, as Maven's option `test` selects them. Empty if the JVM crashed.
+fn failed_tests(printed: &str) -> Vec<String> {
+    if printed.contains("The forked VM terminated") || printed.contains("There was an error in the forked process") {
+        return Vec::new();
+    }
+    let is_failed = |line: &str| -> Option<String> {
+        let (name, end) = line.strip_prefix("[ERROR] ")?.split_once(" -- Time elapsed:")?;
+        end.contains("<<< ").then_some(())?;
+        // `io.github.fodopv.GetTest.of_each_kind(String)[2]`; a class alone if its preparation failed.
+        let name = name.split(['(', '[', '{']).next()?;
+        match name.rsplit_once('.')? {
+            (class, method) if method.starts_with(char::is_lowercase) => Some(format!("{class}#{method}")),
+            _ => Some(name.to_string()),
+        }
+    };
+    let mut names: Vec<String> = printed.lines().filter_map(is_failed).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// `164 tests, 2 skipped` from Maven's last line `Tests run: 164, Failures: 0, Errors: 0, Skipped: 2`.
+fn totals(printed: &str) -> String {
+    let line =
+        printed.lines().rfind(|line| line.contains("Tests run: ") && !line.contains(" -- in ")).unwrap_or_default();
+    let number = |word: &str| -> usize {
+        let rest = line.split_once(word).map_or("", |(_, rest)| rest);
+        rest.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    };
+    match (number("Tests run: "), number("Skipped: ")) {
+        (n_run, 0) => format!("{n_run} tests"),
+        (n_run, n_skipped) => format!("{n_run} tests, {n_skipped} skipped"),
+    }
+}
+
+/// Fails if `-Xcheck:jni` warned of a call that the library made.
+fn no_warning_of_jni(logs: &Path) -> Result<(), String> {
+    let found: Vec<String> = texts(logs).iter().flat_map(|(_, text)| warnings(text)).collect();
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("-Xcheck:jni warns of the native library:\n{}", found.join("\n")))
+    }
+}
+
+/// The warnings whose first frames name a class of the library.
+fn warnings(log: &str) -> Vec<String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let is_warning = |line: &str| line.contains("WARNING in native method") || line.contains("JNI local refs");
+    let starts = (0..lines.len()).filter(|index| is_warning(lines[*index]));
+    let texts = starts.map(|start| {
+        let frames = lines[start + 1..].iter().take_while(|line| line.trim_start().starts_with("at ")).take(3);
+        std::iter::once(&lines[start]).chain(frames).copied().collect::<Vec<&str>>().join("\n")
+    });
+    texts.filter(|text| text.contains("io.github.fodopv.")).collect()
+}
+
+/// The files of a folder.
+fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
+    let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    listed
+        .map(|entry| entry.path())
+        .filter_map(|path| {
+            let text = std::fs::read(&path).ok()?;
+            Some((path, String::from_utf8_lossy(&text).into_owned()))
+        })
+        .collect()
+}
+
+/// An installed JDK.
+struct Jdk {
+    folder: PathBuf,
+    /// `17`, `25`.
+    version: u32,
+}
+
+/// The JDKs of [`JDK_FOLDERS`], of the variables that CI services set, and of [`INSTALLED_JDKS`].
+fn jdk_folders() -> Vec<Jdk> {
+    let mut folders: Vec<PathBuf> = std::env::var_os(JDK_FOLDERS).iter().flat_map(std::env::split_paths).collect();
+    folders.extend(
+        std::env::vars_os()
+            .filter(|(name, _)| name.to_string_lossy().starts_with("JAVA_HOME"))
+            .map(|(_, path)| path.into()),
+    );
+    let mut installed: Vec<PathBuf> =
+        std::fs::read_dir(INSTALLED_JDKS).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    installed.sort();
+    folders.extend(installed);
+    let jdk = |folder: PathBuf| {
+        // A runtime without compiler is no JDK.
+        let release = std::fs::read_to_string(folder.join("release")).ok()?;
+        folder.join("bin").join("javac").exists().then_some(())?;
+        Some(Jdk { version: version_in(&release)?, folder })
+    };
+    folders.into_iter().filter_map(jdk).collect()
+}
+
+fn folder_of(jdks: &[Jdk], version: u32) -> Option<&Jdk> {
+    jdks.iter().find(|jdk| jdk.version == version)
+}
+
+/// `17` from the line `JAVA_VERSION="17.0.15"` of a JDK's file `release`.
+fn version_in(release: &str) -> Option<u32> {
+    let line = release.lines().find(|line| line.starts_with("JAVA_VERSION="))?;
+    line.split('"').nth(1)?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_named_once_unless_the_jvm_crashed() {
+        let printed = "[ERROR] Tests run: 3, Failures: 1, Time elapsed: 0.5 s <<< FAILURE! -- in io.github.fodopv.ATest\n\
+                       [ERROR] io.github.fodopv.ATest.fails(String)[2] -- Time elapsed: 0.069 s <<< FAILURE!\n\
+                       [ERROR] io.github.fodopv.ATest.fails(String)[3] -- Time elapsed: 0.069 s <<< ERROR!\n\
+                       [ERROR] io.github.fodopv.BTest -- Time elapsed: 0.069 s <<< ERROR!\n";
+
+        assert_eq!(failed_tests(printed), ["io.github.fodopv.ATest#fails", "io.github.fodopv.BTest"]);
+        assert_eq!(failed_tests(&format!("{printed}[ERROR] The forked VM terminated without")), [""; 0]);
+    }
+
+    #[test]
+    fn the_number_of_tests_is_that_of_the_whole_run() {
+        let printed = "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0 -- in io.github.fodopv.ATest\n\
+                       [WARNING] Tests run: 164, Failures: 0, Errors: 0, Skipped: 2\n";
+
+        assert_eq!(totals(printed), "164 tests, 2 skipped");
+        assert_eq!(totals("[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0"), "3 tests");
+    }
+
+    #[test]
+    fn only_warnings_of_the_library_count() {
+        let log = "WARNING in native method: JNI call made without checking exceptions\n\
+                   \tat io.github.fodopv.Jni.view(Native Method)\n\
+                   WARNING in native method: another\n\tat java.util.zip.Inflater.end(Native Method)\n";
+
+        assert_eq!(warnings(log).len(), 1);
+        assert!(warnings(log)[0].contains("checking exceptions"));
+    }
+
+    #[test]
+    fn the_version_of_a_jdk_is_its_first_number() {
+        assert_eq!(version_in("IMPLEMENTOR=\"Debian\"\nJAVA_VERSION=\"17.0.15\"\n"), Some(17));
+        assert_eq!(version_in("JAVA_VERSION=\"25\"\n"), Some(25));
+        assert_eq!(version_in(""), None);
+    }
+}

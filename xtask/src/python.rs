@@ -1,0 +1,110 @@
+//! The Python package: installs it in an environment of its own, and checks its types and its behaviour there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::again::{alone_if_permitted, run_twice};
+use crate::step::{Outcome, output_of};
+use crate::{environment, peers};
+
+/// Builds and installs the package, and runs its tests.
+pub fn check(root: &Path) -> Result<Outcome, String> {
+    let python = own_python(root)?;
+    install(root, &python)?;
+
+    // From here, Python finds the installed package, and not its sources.
+    let tests = root.join("python").join("tests");
+    let settings = root.join("python").join("pyproject.toml");
+    for what in [["-p", "fodo"].as_slice(), &["."]] {
+        let mut mypy = Command::new(&python);
+        mypy.args(["-m", "mypy", "--strict", "--config-file"]).arg(&settings).args(what).current_dir(&tests);
+        output_of(root, &mut mypy)?;
+    }
+    let stubtest = ["-m", "mypy.stubtest", "fodo", "--allowlist", "stubtest.txt", "--ignore-unused-allowlist"];
+    output_of(root, Command::new(&python).args(stubtest).current_dir(&tests))?;
+
+    let (alone, word) = alone_if_permitted(root);
+    let run = |names: &[String]| {
+        let mut pytest = Command::new(&alone);
+        pytest.arg(folder(root).join("bin").join("pytest")).arg("--quiet").current_dir(&tests);
+        // It remembers the failed tests itself; a name would not select one with parameters that contain spaces.
+        pytest.args(if names.is_empty() { None } else { Some("--last-failed") });
+        // Without the peers, the tests that need p4p are skipped.
+        pytest.env("FODO_PEERS", peers::folder(root));
+        output_of(root, &mut pytest)
+    };
+    let total = |printed: &str| printed.lines().last().unwrap_or_default().trim_matches(['=', ' ']).to_string();
+    let report = run_twice(run, failed_tests)?.report(|printed| format!("{}{word}", total(printed)));
+    Ok(Outcome::Passed(report))
+}
+
+/// The tests that failed, from the summary at the end of pytest's output. Empty if pytest crashed.
+fn failed_tests(printed: &str) -> Vec<String> {
+    let summary = printed.rsplit_once("short test summary info").map_or("", |(_, summary)| summary);
+    let is_failed = |line: &str| {
+        let name = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))?;
+        Some(name.split(" - ").next()?.to_string())
+    };
+    summary.lines().filter_map(is_failed).collect()
+}
+
+/// Installs the package into this environment as `pip install ./python` does, but from a debug build: it takes the crates from
+/// the other steps, and checks the order of locks.
+pub fn install(root: &Path, python: &Path) -> Result<(), String> {
+    let wheel = wheel(root)?;
+    let mut pip = pip(python, "install");
+    output_of(root, pip.arg("--force-reinstall").arg(wheel)).map(|_| ())
+}
+
+/// Builds the wheel, always with the same environment: with another one, cargo would compile again.
+fn wheel(root: &Path) -> Result<PathBuf, String> {
+    let python = own_python(root)?;
+    let folder = root.join("target").join("wheels");
+    match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", folder.display()));
+        }
+        _ => {}
+    }
+    let mut pip = pip(&python, "wheel");
+    pip.arg("--no-build-isolation").arg("--wheel-dir").arg(&folder).arg(root.join("python"));
+    // The environment has maturin.
+    let mut path = python.parent().unwrap_or(root).as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    pip.env("PATH", path).env("MATURIN_PEP517_ARGS", "--profile dev --locked");
+    output_of(root, &mut pip)?;
+    let mut built = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let wheel = built.next().ok_or_else(|| format!("pip built no wheel in {}", folder.display()))?;
+    wheel.map(|entry| entry.path()).map_err(|error| error.to_string())
+}
+
+/// A command of pip that downloads nothing.
+fn pip(python: &Path, what: &str) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", what, "--disable-pip-version-check", "--no-input", "--no-deps", "--no-index"]);
+    pip
+}
+
+/// The environment that builds and tests the package. Returns its Python.
+fn own_python(root: &Path) -> Result<PathBuf, String> {
+    environment::prepare(root, &folder(root), "python/requirements.txt")
+}
+
+fn folder(root: &Path) -> PathBuf {
+    root.join("target").join("python")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failed_tests_are_those_of_the_summary() {
+        let printed = "E   FAILED x\n==== short test summary info ====\nSKIPPED [1] a.py:1: no peers\n\
+                       FAILED test_a.py::test_b[ca] - assert 1 == 2\nERROR test_c.py::test_d - OSError\n1 failed\n";
+
+        assert_eq!(failed_tests(printed), ["test_a.py::test_b[ca]", "test_c.py::test_d"]);
+        assert_eq!(failed_tests("Fatal Python error: Segmentation fault\n"), [""; 0]);
+    }
+}
