@@ -226,7 +226,7 @@ impl Circuit {
     /// Ends a channel and its operations.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
         // pvxs closes the circuit of a client that uses a channel which has ended.
-        if self.inner.operations.remove_channel(cid, sid) {
+        if let Some(sid) = self.inner.operations.remove_channel(cid, sid) {
             self.inner.outbox.push(&Request::DestroyChannel { sid, cid }, |_, _| {});
         }
     }
@@ -234,11 +234,10 @@ impl Circuit {
     /// Requests the type of a channel, or of the field at a path; ends with [`Event::Described`]. pvxs ignores the path.
     pub fn describe(&mut self, sid: Sid, path: &str) -> Result<Ioid, RequestError> {
         let ClientState { operations, outbox, .. } = &mut self.inner;
-        let ioid = operations
-            .insert(sid, |ioid| {
-                OpenOperation::new(ioid, sid, Task::Get, Decoding::Structured, OperationStage::Describing)
-            })?
-            .ioid;
+        let operation = operations.insert(sid, |ioid, sid| {
+            OpenOperation::new(ioid, sid, Task::Get, Decoding::Structured, OperationStage::Describing)
+        })?;
+        let OpenOperation { ioid, sid, .. } = *operation;
         outbox.push(&Request::GetField { sid, ioid, sub_field: path.into() }, |_, _| {});
         Ok(ioid)
     }
@@ -253,8 +252,8 @@ impl Circuit {
         request: &PreparedRequest,
     ) -> Result<Ioid, RequestError> {
         let ClientState { operations, outbox, .. } = &mut self.inner;
-        let operation =
-            operations.insert(sid, |ioid| OpenOperation::new(ioid, sid, task, decoding, OperationStage::Opening))?;
+        let operation = operations
+            .insert(sid, |ioid, sid| OpenOperation::new(ioid, sid, task, decoding, OperationStage::Opening))?;
         operation.initialise(request, outbox);
         Ok(operation.ioid)
     }

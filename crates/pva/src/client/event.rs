@@ -145,7 +145,8 @@ impl From<StructureError> for RequestError {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the variants and the types of their fields document it")]
 pub enum Event {
-    /// The server confirmed a channel.
+    /// The server confirmed a channel. `sid`: the number by which the caller names it, which is not that of the messages if the
+    /// server has one number for several channels.
     Created { cid: Cid, sid: Sid },
     /// The server does not have the channel.
     CreateFailed { cid: Cid, status: RequestStatus },

@@ -64,7 +64,10 @@ pub(super) struct Monitored {
 #[derive(Debug)]
 pub(super) struct OpenOperation {
     pub(super) ioid: Ioid,
+    /// The number of its channel in messages.
     pub(super) sid: Sid,
+    /// The number of its channel for the caller.
+    pub(super) channel: Sid,
     pub(super) task: Task,
     pub(super) stage: OperationStage,
     decoding: Decoding,
@@ -92,6 +95,7 @@ impl OpenOperation {
         OpenOperation {
             ioid,
             sid,
+            channel: sid,
             task,
             stage,
             decoding,

@@ -37,6 +37,8 @@ fn successor(ioid: Ioid) -> Ioid {
 #[derive(Debug)]
 struct ClientChannel {
     cid: Cid,
+    /// Its number in messages.
+    sid: Sid,
     /// The first of its operations.
     first: Ioid,
 }
@@ -47,7 +49,13 @@ pub(super) struct OperationTable {
     slots: Vec<Option<OpenOperation>>,
     /// The numbers for the slots that are free, the one that was used last at the end.
     free: VecDeque<Ioid>,
+    /// By the number that the caller uses: the server's, or a substitute.
     channels: PeerNumberHashMap<Sid, ClientChannel>,
+    /// The substitutes of channels whose numbers other channels had before. A server of core-pva has one number for all
+    /// channels to a PV.
+    substitutes: PeerNumberHashMap<Cid, Sid>,
+    /// The substitute that was assigned last.
+    last_substitute: u32,
 }
 
 impl OperationTable {
@@ -56,35 +64,53 @@ impl OperationTable {
         self.channels.is_empty() && self.free.len() == self.slots.len()
     }
 
-    /// Adds a channel. Returns the channel that had its number before, which has ended.
-    pub(super) fn add_channel(&mut self, cid: Cid, sid: Sid) -> Option<Cid> {
-        let before = self.channels.get(&sid).map(|channel| channel.cid);
-        if let Some(before) = before {
-            self.remove_channel(before, sid);
+    /// Adds a channel with the number from the server. Returns the number for the caller, which is another one if a channel
+    /// has that number already.
+    pub(super) fn add_channel(&mut self, cid: Cid, sid: Sid) -> Sid {
+        let mut number = sid;
+        while self.channels.contains_key(&number) {
+            // Servers count upwards.
+            self.last_substitute = self.last_substitute.wrapping_sub(1);
+            number = Sid(self.last_substitute);
         }
-        self.channels.insert(sid, ClientChannel { cid, first: NONE });
-        before
+        if number != sid {
+            self.substitutes.insert(cid, number);
+        }
+        self.channels.insert(number, ClientChannel { cid, sid, first: NONE });
+        number
     }
 
-    /// Removes a channel with its operations; returns false if it does not exist.
-    pub(super) fn remove_channel(&mut self, cid: Cid, sid: Sid) -> bool {
-        if self.channels.get(&sid).is_none_or(|channel| channel.cid != cid) {
-            return false;
+    /// The caller's number of a channel that the server names by both of its numbers.
+    pub(super) fn number_of(&self, cid: Cid, sid: Sid) -> Option<Sid> {
+        let has_number =
+            |number: &Sid| self.channels.get(number).is_some_and(|channel| channel.cid == cid && channel.sid == sid);
+        Some(sid).filter(has_number).or_else(|| self.substitutes.get(&cid).copied().filter(has_number))
+    }
+
+    /// Removes a channel with its operations, by the caller's number. Returns its number in messages, `None` if it does not
+    /// exist.
+    pub(super) fn remove_channel(&mut self, cid: Cid, number: Sid) -> Option<Sid> {
+        self.channels.get(&number).filter(|channel| channel.cid == cid)?;
+        let channel = self.channels.remove(&number)?;
+        if self.substitutes.get(&cid) == Some(&number) {
+            self.substitutes.remove(&cid);
         }
-        let mut next = self.channels.remove(&sid).map_or(NONE, |channel| channel.first);
+        let mut next = channel.first;
         while let Some(operation) = self.take(next) {
             next = operation.next;
         }
-        true
+        Some(channel.sid)
     }
 
-    /// Adds an operation of a channel.
+    /// Adds an operation of a channel, by the caller's number; `make` gets the operation's number and the channel's number in
+    /// messages.
     pub(super) fn insert(
         &mut self,
-        sid: Sid,
-        make: impl FnOnce(Ioid) -> OpenOperation,
+        number: Sid,
+        make: impl FnOnce(Ioid, Sid) -> OpenOperation,
     ) -> Result<&mut OpenOperation, RequestError> {
-        let Some(channel) = self.channels.get_mut(&sid) else { return Err(RequestError::NoSuchChannel) };
+        let Some(channel) = self.channels.get_mut(&number) else { return Err(RequestError::NoSuchChannel) };
+        let sid = channel.sid;
         let ioid = match self.free.pop_front() {
             Some(ioid) => ioid,
             None => {
@@ -97,7 +123,8 @@ impl OperationTable {
         if let Some(next) = self.get_mut(next) {
             next.previous = ioid;
         }
-        let mut operation = make(ioid);
+        let mut operation = make(ioid, sid);
+        operation.channel = number;
         operation.next = next;
         Ok(self.slots[operation_index(ioid)].insert(operation))
     }
@@ -120,7 +147,7 @@ impl OperationTable {
         match self.get_mut(previous) {
             Some(previous) => previous.next = next,
             None => {
-                if let Some(channel) = self.channels.get_mut(&operation.sid) {
+                if let Some(channel) = self.channels.get_mut(&operation.channel) {
                     channel.first = next;
                 }
             }
@@ -142,13 +169,13 @@ mod tests {
     use crate::client::{Decoding, Task};
 
     fn insert(operations: &mut OperationTable, sid: u32) -> Ioid {
-        let make = |ioid| OpenOperation::new(ioid, Sid(sid), Task::Get, Decoding::Flat, OperationStage::Idle);
+        let make = |ioid, sid| OpenOperation::new(ioid, sid, Task::Get, Decoding::Flat, OperationStage::Idle);
         operations.insert(Sid(sid), make).unwrap().ioid
     }
 
     fn with_channels(n: u32) -> OperationTable {
         let mut operations = OperationTable::default();
-        (0..n).for_each(|n| assert_eq!(operations.add_channel(Cid(100 + n), Sid(n)), None));
+        (0..n).for_each(|n| assert_eq!(operations.add_channel(Cid(100 + n), Sid(n)), Sid(n)));
         operations
     }
 
@@ -181,23 +208,43 @@ mod tests {
         }
         let more = insert(&mut operations, 0);
 
-        assert!(!operations.remove_channel(Cid(101), Sid(0)), "the number of another channel");
-        assert!(operations.remove_channel(Cid(100), Sid(0)));
+        assert_eq!(operations.remove_channel(Cid(101), Sid(0)), None, "the number of another channel");
+        assert_eq!(operations.remove_channel(Cid(100), Sid(0)), Some(Sid(0)));
 
         assert!(of_first.iter().chain([&more]).all(|ioid| operations.get_mut(*ioid).is_none()));
         assert!(operations.get_mut(of_second).is_some() && !operations.is_empty());
-        assert!(operations.remove_channel(Cid(101), Sid(1)) && operations.is_empty());
+        assert!(operations.remove_channel(Cid(101), Sid(1)).is_some() && operations.is_empty());
     }
 
     #[test]
-    fn a_number_that_the_server_uses_again_ends_the_channel_that_had_it() {
+    fn channels_for_which_a_server_has_one_number_are_independent() {
         let mut operations = with_channels(1);
-        let before = insert(&mut operations, 0);
+        let of_first = insert(&mut operations, 0);
 
-        assert_eq!(operations.add_channel(Cid(7), Sid(0)), Some(Cid(100)));
+        let second = operations.add_channel(Cid(7), Sid(0));
+        let third = operations.add_channel(Cid(8), Sid(0));
+        let of_second = insert(&mut operations, second.0);
 
-        assert!(operations.get_mut(before).is_none());
-        assert!(operations.remove_channel(Cid(7), Sid(0)) && operations.is_empty());
+        assert!(second != Sid(0) && third != Sid(0) && second != third);
+        assert_eq!(operations.get_mut(of_second).unwrap().sid, Sid(0), "messages have the number of the server");
+        assert_eq!([100, 7, 9].map(|cid| operations.number_of(Cid(cid), Sid(0))), [Some(Sid(0)), Some(second), None]);
+        assert_eq!(operations.remove_channel(Cid(100), Sid(0)), Some(Sid(0)));
+        assert!(operations.get_mut(of_first).is_none() && operations.get_mut(of_second).is_some());
+        assert_eq!(operations.remove_channel(Cid(7), second), Some(Sid(0)));
+        assert_eq!(operations.remove_channel(Cid(8), third), Some(Sid(0)));
+        assert!(operations.is_empty() && operations.substitutes.is_empty());
+    }
+
+    #[test]
+    fn a_number_of_the_server_that_is_a_substitute_gets_another_one() {
+        let mut operations = with_channels(1);
+        let substitute = operations.add_channel(Cid(7), Sid(0));
+
+        let number = operations.add_channel(Cid(8), substitute);
+
+        assert_ne!(number, substitute);
+        assert_eq!(operations.number_of(Cid(8), substitute), Some(number));
+        assert_eq!(operations.number_of(Cid(7), Sid(0)), Some(substitute));
     }
 
     #[test]
@@ -217,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_operation_needs_a_channel() {
-        let make = |ioid| OpenOperation::new(ioid, Sid(9), Task::Get, Decoding::Flat, OperationStage::Idle);
+        let make = |ioid, sid| OpenOperation::new(ioid, sid, Task::Get, Decoding::Flat, OperationStage::Idle);
 
         assert_eq!(with_channels(1).insert(Sid(9), make).err(), Some(RequestError::NoSuchChannel));
     }

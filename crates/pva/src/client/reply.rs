@@ -87,7 +87,8 @@ impl<L: Listener> Dispatcher<'_, L> {
             Answer::ConnectionValidated { status } => self.validated(status),
             Answer::CreateChannel { cid, sid, status } => self.created(cid, sid, status),
             Answer::DestroyChannel { sid, cid } => {
-                if self.inner.operations.remove_channel(cid, sid) {
+                let number = self.inner.operations.number_of(cid, sid);
+                if let Some(sid) = number.filter(|sid| self.inner.operations.remove_channel(cid, *sid).is_some()) {
                     self.listener.event(Event::ChannelGone { cid, sid });
                 }
             }
@@ -156,9 +157,10 @@ impl<L: Listener> Dispatcher<'_, L> {
         if !status.is_success() {
             return self.listener.event(Event::CreateFailed { cid, status });
         }
-        if let Some(cid) = self.inner.operations.add_channel(cid, sid) {
-            self.listener.event(Event::ChannelGone { cid, sid });
+        if self.inner.operations.number_of(cid, sid).is_some() {
+            return;
         }
+        let sid = self.inner.operations.add_channel(cid, sid);
         self.listener.event(Event::Created { cid, sid });
     }
 

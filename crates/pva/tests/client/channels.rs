@@ -103,14 +103,35 @@ fn channels_that_were_not_requested_are_ignored() {
 }
 
 #[test]
-fn a_number_for_two_channels_ends_the_first() {
+fn a_repeated_confirmation_changes_nothing() {
     let mut dialog = Dialog::with_channel(ByteOrder::Little);
-    dialog.circuit.create(Cid(2), "w:two", dialog.now);
+    dialog.circuit.create(Cid(7), "w:seven", dialog.now);
 
-    dialog.answer(&Answer::CreateChannel { cid: Cid(2), sid: CHANNEL.1, status: RequestStatus::OK });
+    dialog.answer(&Answer::CreateChannel { cid: CHANNEL.0, sid: CHANNEL.1, status: RequestStatus::OK });
 
-    let created = Event::Created { cid: Cid(2), sid: CHANNEL.1 };
-    assert_eq!(dialog.events(), [Event::ChannelGone { cid: CHANNEL.0, sid: CHANNEL.1 }, created]);
+    assert_eq!(dialog.events(), []);
+    assert!(dialog.circuit.describe(CHANNEL.1, "").is_ok());
+}
+
+#[test]
+fn channels_to_which_the_server_gives_one_number_are_independent() {
+    let mut dialog = Dialog::with_channel(ByteOrder::Little);
+    dialog.circuit.create(Cid(7), "w:again", dialog.now);
+    dialog.sent();
+
+    dialog.answer(&Answer::CreateChannel { cid: Cid(7), sid: CHANNEL.1, status: RequestStatus::OK });
+
+    let events = dialog.events();
+    let [Event::Created { cid: Cid(7), sid: second }] = events[..] else { panic!("{events:?}") };
+    let ioids = [CHANNEL.1, second].map(|sid| dialog.circuit.describe(sid, "").unwrap());
+    let requested = ioids.map(|ioid| Request::GetField { sid: CHANNEL.1, ioid, sub_field: "".into() });
+    assert_eq!(dialog.sent(), requested, "messages have the number of the server");
+    dialog.answer(&Answer::DestroyChannel { sid: CHANNEL.1, cid: Cid(7) });
+    assert_eq!(dialog.events(), [Event::ChannelGone { cid: Cid(7), sid: second }]);
+    assert!(dialog.circuit.describe(second, "").is_err() && dialog.circuit.describe(CHANNEL.1, "").is_ok());
+    dialog.circuit.clear(CHANNEL.0, CHANNEL.1);
+    assert!(dialog.sent().contains(&Request::DestroyChannel { sid: CHANNEL.1, cid: CHANNEL.0 }));
+    assert!(dialog.circuit.holds_nothing());
 }
 
 #[test]
