@@ -7,7 +7,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::time::Instant;
 
 use fodo_clu::command::Serial;
 use fodo_clu::keys::KeyFile;
@@ -15,7 +14,9 @@ use fodo_clu::server::CluServerConfig;
 use fodo_vclu::{VcluConfig, VcluServer, VcluServerConfig};
 use serde_json::{Value, json};
 
-type Test = (&'static str, fn());
+mod harness;
+
+use harness::Test;
 
 const TESTS: [Test; 4] = [
     ("every_question_of_study_004_has_rows_whose_sums_hold", every_question_of_study_004_has_rows_whose_sums_hold),
@@ -33,13 +34,7 @@ fn main() -> ExitCode {
     if words.len() > 2 && starts_with(&["clu", "serve"]) {
         return serve(&words[2..]);
     }
-    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
-        let start = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
-    }
-    ExitCode::SUCCESS
+    harness::run(TESTS, true)
 }
 
 /// The server of `fodo clu serve`, a command of another crate.

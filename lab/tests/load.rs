@@ -4,9 +4,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
-type Test = (&'static str, fn());
+mod harness;
+
+use harness::Test;
 
 const TESTS: [Test; 21] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),
@@ -43,13 +44,7 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "ioc") {
         return become_fodo(&words);
     }
-    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
-        let start = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
-    }
-    ExitCode::SUCCESS
+    harness::run(TESTS, true)
 }
 
 /// The IOC is part of the program `fodo`; the laboratory takes this program for it.

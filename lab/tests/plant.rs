@@ -13,11 +13,12 @@ use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 #[path = "../../crates/net/tests/ports/mod.rs"]
 mod ports;
 
+mod harness;
+
+use harness::Test;
 use ports::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-type Test = (&'static str, fn());
 
 const TESTS: [Test; 9] = [
     ("a_plant_is_measured", a_plant_is_measured),
@@ -42,12 +43,7 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "lab") {
         return fodo_lab::run(words.into_iter().skip(1));
     }
-    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
-        test();
-        println!("test {name} ... ok");
-    }
-    ExitCode::SUCCESS
+    harness::run(TESTS, true)
 }
 
 fn lab(search: &str, words: &[&str]) -> Command {

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-type Test = (&'static str, fn());
+mod harness;
+
+use harness::Test;
 
 const TESTS: [Test; 6] = [
     ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),
@@ -30,13 +32,7 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "ioc") {
         return ExitCode::FAILURE;
     }
-    let pattern = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(pattern)) {
-        let start = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
-    }
-    ExitCode::SUCCESS
+    harness::run(TESTS, true)
 }
 
 /// This program as the laboratory; it ends when dropped.

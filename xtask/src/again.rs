@@ -1,57 +1,49 @@
-//! A second chance, alone, for the few tests that failed while others ran.
+//! Second chances, alone, for the few tests that failed while others ran.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::output_of;
+use crate::step::{FailedTest, output_of};
 
-/// If no more tests than these failed, they run once more, alone.
+/// If no more tests than these failed, they run again.
 const RUN_AGAIN_MAX: usize = 3;
 
-/// Runs all tests with `run(&[])`. If few failed, `run` gets their names, which `failed` finds in the whole output; it
-/// finds none if something else failed.
+/// How often a failed test runs again.
+const TURNS: usize = 2;
+
+/// Runs tests that have failed again, one after another, at most twice. `run` gets their names and returns those that
+/// failed.
 ///
 /// The peers have races of their own, which appear on a busy machine, and tests with sockets have deadlines that a busy
-/// machine can miss. Returns the output of the first run if all
-/// passed, and otherwise the names of those that passed only alone.
-pub fn run_twice(
-    run: impl Fn(&[String]) -> Result<String, String>,
-    failed: impl Fn(&str) -> Vec<String>,
-) -> Result<TestRun, String> {
-    let why = match run(&[]) {
-        Ok(printed) => return Ok(TestRun::Passed(printed)),
-        Err(why) => why,
-    };
-    let log = why.rsplit_once("full output: ").map(|(_, path)| std::fs::read_to_string(path).unwrap_or_default());
-    let names = failed(&log.unwrap_or_default());
-    if names.is_empty() || names.len() > RUN_AGAIN_MAX || run(&names).is_err() {
-        return Err(why);
+/// machine can miss. Returns the tests with their first messages; fails if a test fails each time, or if there are more
+/// than [`RUN_AGAIN_MAX`].
+pub fn run_again(
+    failed: Vec<FailedTest>,
+    run: impl Fn(&[String]) -> Result<Vec<FailedTest>, String>,
+) -> Result<Vec<FailedTest>, String> {
+    if failed.len() > RUN_AGAIN_MAX {
+        return Err(listed(&failed, "failed"));
     }
-    Ok(TestRun::PassedAlone { names, why })
-}
-
-/// The end of a test run in which each test passed.
-pub enum TestRun {
-    /// All passed at once; contains the output.
-    Passed(String),
-    /// These passed only in the second run.
-    PassedAlone {
-        names: Vec<String>,
-        /// The failure of the first run.
-        why: String,
-    },
-}
-
-impl TestRun {
-    /// The line for the report: the total, or the tests that passed only alone and why they failed before.
-    pub fn report(&self, total: impl Fn(&str) -> String) -> String {
-        match self {
-            TestRun::Passed(printed) => total(printed),
-            TestRun::PassedAlone { names, why } => {
-                format!("passed only when they ran alone: {}\n{why}", names.join(" "))
-            }
+    let mut still = failed.clone();
+    for _ in 0..TURNS {
+        if still.is_empty() {
+            break;
         }
+        let names: Vec<String> = still.into_iter().map(|test| test.name).collect();
+        still = run(&names)?;
     }
+    if still.is_empty() {
+        return Ok(failed);
+    }
+    let always = |test: &&FailedTest| still.iter().any(|other| other.name == test.name);
+    let first: Vec<FailedTest> = failed.iter().filter(always).cloned().collect();
+    Err(format!("{}\n{}", listed(&still, "failed each time, at last"), listed(&first, "failed at first")))
+}
+
+/// The tests with their messages.
+fn listed(tests: &[FailedTest], verb: &str) -> String {
+    let lines = tests.iter().map(|FailedTest { name, message }| format!("{name} {verb}:\n{message}"));
+    lines.collect::<Vec<String>>().join("\n")
 }
 
 /// The program that runs a command in its own network, and a remark for the report where that is not permitted.
@@ -69,30 +61,39 @@ mod tests {
 
     use super::*;
 
-    /// The end of a run of `n_failed` failing tests, and the names with which tests ran.
-    fn end(n_failed: usize, passes_alone: bool) -> (Result<TestRun, String>, Vec<Vec<String>>) {
+    fn failed(names: &[&str]) -> Vec<FailedTest> {
+        names.iter().map(|name| FailedTest { name: name.to_string(), message: format!("why {name}") }).collect()
+    }
+
+    /// The result, and the names with which tests ran. Test `tN` passes when it runs again for the Nth time.
+    fn end(names: &[&str]) -> (Result<Vec<FailedTest>, String>, Vec<Vec<String>>) {
         let runs = RefCell::new(Vec::new());
         let run = |names: &[String]| {
             runs.borrow_mut().push(names.to_vec());
-            let passes = if names.is_empty() { n_failed == 0 } else { passes_alone };
-            if passes { Ok("output".to_string()) } else { Err("why".to_string()) }
+            let turn = runs.borrow().len().to_string();
+            let fails = names.iter().filter(|name| name.trim_start_matches('t') > turn.as_str());
+            Ok(failed(&fails.map(String::as_str).collect::<Vec<&str>>()))
         };
-        let end = run_twice(run, |_| (0..n_failed).map(|index| format!("t{index}")).collect());
+        let end = run_again(failed(names), run);
         (end, runs.into_inner())
     }
 
     #[test]
-    fn a_few_failed_tests_run_again_and_are_named() {
-        let (end, runs) = end(2, true);
-
-        assert_eq!(end.unwrap().report(str::to_string), "passed only when they ran alone: t0 t1\nwhy");
-        assert_eq!(runs, [vec![], vec!["t0".to_string(), "t1".to_string()]]);
+    fn a_few_failed_tests_run_again_and_keep_their_first_messages() {
+        assert_eq!(
+            end(&["t1", "t2"]),
+            (Ok(failed(&["t1", "t2"])), vec![vec!["t1".into(), "t2".into()], vec!["t2".into()]])
+        );
+        assert_eq!(end(&[]), (Ok(vec![]), vec![]));
     }
 
     #[test]
-    fn passed_tests_many_failures_and_those_that_fail_again_do_not() {
-        assert!(matches!(end(0, true), (Ok(TestRun::Passed(text)), _) if text == "output"));
-        assert!(matches!(end(RUN_AGAIN_MAX + 1, true), (Err(_), runs) if runs.len() == 1));
-        assert!(matches!(end(1, false), (Err(why), runs) if why == "why" && runs.len() == 2));
+    fn many_failures_and_tests_that_fail_each_time_are_failures() {
+        let (result, runs) = end(&["t1", "t1", "t1", "t1"]);
+        assert!(runs.is_empty() && result.unwrap_err().starts_with("t1 failed:\nwhy t1"));
+
+        let (result, runs) = end(&["t1", "t3"]);
+        assert_eq!(result.unwrap_err(), "t3 failed each time, at last:\nwhy t3\nt3 failed at first:\nwhy t3");
+        assert_eq!(runs.len(), TURNS);
     }
 }

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::output_of;
+use crate::step::{Outcome, output_of};
 use crate::tidy::repository::Repository;
 
 /// Stops at the first failed command, and prints each command.
@@ -22,7 +22,7 @@ const JAVA_EXAMPLES: &str = "examples/java/";
 const JAR_VARIABLE: &str = "FODO_JAVA";
 
 /// Runs all shell blocks, and checks the blocks of Java. Requires the release build of `fodo`.
-pub fn run_shell_blocks(root: &Path) -> Result<String, String> {
+pub fn run_shell_blocks(root: &Path) -> Result<Outcome, String> {
     let repository = Repository::read(root)?;
     let mut n_blocks = 0;
     let mut n_pages = 0;
@@ -46,10 +46,10 @@ pub fn run_shell_blocks(root: &Path) -> Result<String, String> {
         run_page(root, &blocks, jar.as_deref()).map_err(|error| format!("{}: {error}", page.path))?;
     }
     let summary = format!("{n_blocks} blocks on {n_pages} pages");
-    match without_jar.as_slice() {
-        [] => Ok(summary),
-        pages => Ok(format!("{summary}; without java/target/fodo-VERSION.jar not run: {}", pages.join(", "))),
-    }
+    Ok(Outcome::Passed(match without_jar.as_slice() {
+        [] => summary,
+        pages => format!("{summary}; without java/target/fodo-VERSION.jar not run: {}", pages.join(", ")),
+    }))
 }
 
 /// Fodo's jar, if it was built.

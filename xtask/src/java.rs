@@ -1,12 +1,12 @@
 //! The Java library: builds its native part, its jar, and runs its tests on each supported JDK.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::again::{alone_if_permitted, run_twice};
+use crate::again::{alone_if_permitted, run_again};
 use crate::peers;
-use crate::step::{Outcome, output_of};
+use crate::step::{FailedTest, Outcome, TestReport, log_of, output_of};
 
 /// The oldest JDK for which the library is made; the first to run the tests.
 const OLDEST_JDK: u32 = 17;
@@ -19,6 +19,9 @@ const INSTALLED_JDKS: &str = "/usr/lib/jvm";
 
 /// The environment variable with the folders of further JDKs, separated by colons.
 const JDK_FOLDERS: &str = "JAVA_HOMES";
+
+/// The number of lines shown of the message of a failed test.
+const MESSAGE_LINES: usize = 8;
 
 /// Maven without colours and progress.
 const MAVEN_OPTIONS: [&str; 3] = ["--batch-mode", "--no-transfer-progress", "--strict-checksums"];
@@ -41,24 +44,28 @@ impl Build {
     }
 }
 
-/// Builds the library and the jar, and runs the tests on JDK 17 and, if there is one, on JDK 25.
-pub fn check(root: &Path) -> Result<Outcome, String> {
+/// Builds the library and the jar, and runs the tests on the oldest JDK.
+pub fn check_oldest(root: &Path) -> Result<Outcome, String> {
     if output_of(root, Command::new("mvn").arg("--version")).is_err() {
         return Ok(Outcome::Skipped("the Java library needs Maven and a JDK".into()));
     }
     refuses_a_jar_without_library(root)?;
     let program = build(root, Build::Debug)?;
-
-    let jdks = jdk_folders();
-    let oldest = folder_of(&jdks, OLDEST_JDK);
-    let mut report = tested(root, oldest, None, &program)?;
+    let report = tested(root, folder_of(&jdk_folders(), OLDEST_JDK), None, &program)?;
     jar_with_library(root)?;
+    Ok(Outcome::Tested(report))
+}
+
+/// Runs the tests that [`check_oldest`] has compiled on the newest JDK.
+pub fn check_newest(root: &Path) -> Result<Outcome, String> {
+    let jdks = jdk_folders();
     match folder_of(&jdks, NEWEST_JDK) {
-        Some(newest) => write!(report, "; {}", tested(root, oldest, Some(newest), &program)?),
-        None => write!(report, "; not on JDK {NEWEST_JDK}: there is none in {INSTALLED_JDKS} and {JDK_FOLDERS}"),
+        Some(newest) => {
+            let program = target_folder(root).join(Build::Debug.folder()).join("fodo");
+            tested(root, folder_of(&jdks, OLDEST_JDK), Some(newest), &program).map(Outcome::Tested)
+        }
+        None => Ok(Outcome::Skipped(format!("there is none in {INSTALLED_JDKS} and {JDK_FOLDERS}"))),
     }
-    .map_err(|error| error.to_string())?;
-    Ok(Outcome::Passed(report))
 }
 
 /// Builds the jar with the library as users get it, without tests.
@@ -162,7 +169,7 @@ fn platform() -> String {
 }
 
 /// Runs the tests on `newest`, with the classes that the first run compiled, or else everything on the oldest JDK.
-fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Path) -> Result<String, String> {
+fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Path) -> Result<TestReport, String> {
     let (alone, word) = alone_if_permitted(root);
     let logs = root.join("java").join("target").join("jvm");
     clear(&logs)?;
@@ -189,7 +196,7 @@ fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Pat
         if !names.is_empty() {
             mvn.arg(format!("-Dtest={}", names.join(","))).arg("-Dtest.parallelism=1");
         }
-        output_of(root, &mut mvn).map_err(|why| with_reasons(&why, &logs))
+        output_of(root, &mut mvn).map_err(|why| with_crashes(why, &logs))
     };
     // Downloads what the tests need, which have no network. Also compiles.
     if newest.is_none() {
@@ -198,10 +205,16 @@ fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Pat
             maven(root, oldest).args(["verify", "-Dtest=NoTest", "-Dsurefire.failIfNoSpecifiedTests=false"]),
         )?;
     }
-    let jdk = newest.or(oldest).map_or_else(|| "the default JDK".to_string(), |jdk| format!("JDK {}", jdk.version));
-    let report = run_twice(run, failed_tests)?.report(totals);
+    let (failed, summary) = match run(&[]) {
+        Ok(printed) => (Vec::new(), totals(&printed)),
+        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first")),
+    };
+    let unstable = run_again(failed, |names| match run(names) {
+        Ok(_) => Ok(Vec::new()),
+        Err(why) => failed_tests_of(why),
+    })?;
     no_warning_of_jni(&logs)?;
-    Ok(format!("{jdk}{word}: {report}"))
+    Ok(TestReport { summary: format!("{summary}{word}"), unstable, durations: Vec::new() })
 }
 
 fn maven(root: &Path, jdk: Option<&Jdk>) -> Command {
@@ -227,43 +240,55 @@ fn clear(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-/// The error with the failed tests, or the start of a crash report, at its end, where the summary of all steps looks.
-fn with_reasons(why: &str, logs: &Path) -> String {
-    let path = why.rsplit_once("full output: ").map(|(_, path)| path.to_string()).unwrap_or_default();
-    let log = std::fs::read_to_string(&path).unwrap_or_default();
-    let mut reasons: Vec<String> =
-        log.lines().filter(|line| line.starts_with("[ERROR]   ")).map(|line| line[10..].trim().to_string()).collect();
+/// The error with the start of a crash report at its end, where the summary of all steps looks.
+fn with_crashes(why: String, logs: &Path) -> String {
+    let mut crashes = Vec::new();
     for (path, text) in texts(logs).iter().filter(|(path, _)| path.to_string_lossy().contains("crash-")) {
-        reasons.push(path.display().to_string());
-        reasons
+        crashes.push(path.display().to_string());
+        crashes
             .extend(text.lines().filter(|line| line.starts_with("# ") && line.len() > 3).take(4).map(str::to_string));
     }
-    // The path of the log is last, as the caller expects.
+    // The path of the log is last.
     match why.rsplit_once("full output: ") {
-        Some((text, _)) => format!("{text}{}\nfull output: {path}", reasons.join("\n")),
-        None => why.to_string(),
+        Some((text, path)) => format!("{text}{}\nfull output: {path}", crashes.join("\n")),
+        None => why,
     }
 }
 
-/// The tests that failed, as Maven's option `test` selects them. Empty if the JVM crashed.
-fn failed_tests(printed: &str) -> Vec<String> {
+/// The failed tests of a run; an error if it failed for another reason.
+fn failed_tests_of(why: String) -> Result<Vec<FailedTest>, String> {
+    let log = log_of(&why);
+    match failed_tests(&log) {
+        failed if failed.is_empty() => Err(why),
+        failed => Ok(failed),
+    }
+}
+
+/// The tests that failed, named as Maven's option `test` selects them. Empty if the JVM crashed.
+fn failed_tests(printed: &str) -> Vec<FailedTest> {
     if printed.contains("The forked VM terminated") || printed.contains("There was an error in the forked process") {
         return Vec::new();
     }
-    let is_failed = |line: &str| -> Option<String> {
-        let (name, end) = line.strip_prefix("[ERROR] ")?.split_once(" -- Time elapsed:")?;
-        end.contains("<<< ").then_some(())?;
+    let lines: Vec<&str> = printed.lines().collect();
+    let mut failed: BTreeMap<String, String> = BTreeMap::new();
+    for (index, line) in lines.iter().enumerate() {
+        let Some((name, end)) = line.strip_prefix("[ERROR] ").and_then(|line| line.split_once(" -- Time elapsed:"))
+        else {
+            continue;
+        };
         // `io.github.fodopv.GetTest.of_each_kind(String)[2]`; a class alone if its preparation failed.
-        let name = name.split(['(', '[', '{']).next()?;
-        match name.rsplit_once('.')? {
-            (class, method) if method.starts_with(char::is_lowercase) => Some(format!("{class}#{method}")),
-            _ => Some(name.to_string()),
+        let whole = name.split(['(', '[', '{']).next().unwrap_or(name);
+        let name = match whole.rsplit_once('.') {
+            Some((class, method)) if method.starts_with(char::is_lowercase) => format!("{class}#{method}"),
+            _ => whole.to_string(),
+        };
+        if end.contains("<<< ") {
+            // The exception follows, and its stack after that.
+            let reason = lines[index + 1..].iter().take(MESSAGE_LINES).take_while(|line| !line.starts_with('['));
+            failed.entry(name).or_insert_with(|| reason.copied().collect::<Vec<&str>>().join("\n"));
         }
-    };
-    let mut names: Vec<String> = printed.lines().filter_map(is_failed).collect();
-    names.sort();
-    names.dedup();
-    names
+    }
+    failed.into_iter().map(|(name, message)| FailedTest { name, message }).collect()
 }
 
 /// `164 tests, 2 skipped` from Maven's last line `Tests run: 164, Failures: 0, Errors: 0, Skipped: 2`.
@@ -360,11 +385,16 @@ mod tests {
     fn failed_tests_are_named_once_unless_the_jvm_crashed() {
         let printed = "[ERROR] Tests run: 3, Failures: 1, Time elapsed: 0.5 s <<< FAILURE! -- in io.github.fodopv.ATest\n\
                        [ERROR] io.github.fodopv.ATest.fails(String)[2] -- Time elapsed: 0.069 s <<< FAILURE!\n\
+                       expected: 1\n\tat x\n\
                        [ERROR] io.github.fodopv.ATest.fails(String)[3] -- Time elapsed: 0.069 s <<< ERROR!\n\
                        [ERROR] io.github.fodopv.BTest -- Time elapsed: 0.069 s <<< ERROR!\n";
 
-        assert_eq!(failed_tests(printed), ["io.github.fodopv.ATest#fails", "io.github.fodopv.BTest"]);
-        assert_eq!(failed_tests(&format!("{printed}[ERROR] The forked VM terminated without")), [""; 0]);
+        let failed = failed_tests(printed);
+
+        let names: Vec<&str> = failed.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["io.github.fodopv.ATest#fails", "io.github.fodopv.BTest"]);
+        assert_eq!(failed[0].message, "expected: 1\n\tat x");
+        assert_eq!(failed_tests(&format!("{printed}[ERROR] The forked VM terminated without")), []);
     }
 
     #[test]

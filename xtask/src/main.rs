@@ -9,6 +9,7 @@ mod environment;
 mod fuzz;
 mod java;
 mod mutants;
+mod nextest;
 mod peers;
 mod programs;
 mod python;
@@ -17,6 +18,7 @@ mod step;
 mod suites;
 mod test;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +29,8 @@ const USAGE: &str = "usage: cargo xtask TASK
 
   test          runs every check required before a change is merged
   test quick    runs the checks for use while working: format, lints, unit tests, tidy
+  test only STEP ..  runs these steps of `test`, and those that they need
+  test list     lists the steps
   tidy          checks the project's rules
   tidy tighten  lowers the numbers in xtask/tidy-giants.txt and xtask/tidy-phrases.txt to the current ones
   tidy table    regenerates the table of dependencies in ARCHITECTURE.md
@@ -52,6 +56,11 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test"] => test::everything(&root),
         ["test", "quick"] => test::quick(&root),
+        ["test", "only", names @ ..] if !names.is_empty() => test::only(&root, names),
+        ["test", "list"] => {
+            print!("{}", test::list());
+            Ok(())
+        }
         ["tidy"] => tidy::report(&root),
         ["tidy", "tighten"] => tidy::tighten(&root),
         ["tidy", "table"] => tidy::write_table(&root),
@@ -59,11 +68,11 @@ fn main() -> ExitCode {
         ["count"] => count::check(&root).map(print_outcome),
         ["count", "--record"] => count::record(&root),
         ["python"] => python::check(&root).map(print_outcome),
-        ["java"] => java::check(&root).map(print_outcome),
+        ["java"] => test::only(&root, &["java-25"]),
         ["java", "package"] => java::package(&root),
         ["java", "soak", seconds] => java::soak(&root, seconds),
         ["suites", names @ ..] => suites::check(&root, names).map(print_outcome),
-        ["docs"] => docs::run_shell_blocks(&root).map(|output| println!("{output}")),
+        ["docs"] => docs::run_shell_blocks(&root).map(print_outcome),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         ["mutants", sample_size] => mutants::run(&root, sample_size, None),
         ["mutants", sample_size, seed] => mutants::run(&root, sample_size, Some(seed)),
@@ -83,6 +92,10 @@ fn main() -> ExitCode {
 fn print_outcome(outcome: Outcome) {
     match outcome {
         Outcome::Passed(summary) => println!("{summary}"),
+        Outcome::Tested(report) => {
+            println!("{}", report.summary);
+            report.unstable.iter().for_each(|test| println!("unstable: {}\n{}", test.name, test.message));
+        }
         Outcome::Skipped(why) => println!("skipped: {why}"),
     }
 }

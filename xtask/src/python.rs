@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::again::{alone_if_permitted, run_twice};
-use crate::step::{Outcome, output_of};
+use crate::again::{alone_if_permitted, run_again};
+use crate::step::{FailedTest, Outcome, TestReport, log_of, output_of};
 use crate::{environment, peers};
 
 /// Builds and installs the package, and runs its tests.
@@ -33,19 +33,39 @@ pub fn check(root: &Path) -> Result<Outcome, String> {
         pytest.env("FODO_PEERS", peers::folder(root));
         output_of(root, &mut pytest)
     };
-    let total = |printed: &str| printed.lines().last().unwrap_or_default().trim_matches(['=', ' ']).to_string();
-    let report = run_twice(run, failed_tests)?.report(|printed| format!("{}{word}", total(printed)));
-    Ok(Outcome::Passed(report))
+    let (failed, summary) = match run(&[]) {
+        Ok(printed) => (Vec::new(), summary_line(&printed).to_string()),
+        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first")),
+    };
+    let unstable = run_again(failed, |names| match run(names) {
+        Ok(_) => Ok(Vec::new()),
+        Err(why) => failed_tests_of(why),
+    })?;
+    Ok(Outcome::Tested(TestReport { summary: format!("{summary}{word}"), unstable, durations: Vec::new() }))
+}
+
+/// The last line of pytest, `5 passed in 1.20s`.
+fn summary_line(printed: &str) -> &str {
+    printed.lines().last().unwrap_or_default().trim_matches(['=', ' '])
+}
+
+/// The failed tests of a run; an error if it failed for another reason.
+fn failed_tests_of(why: String) -> Result<Vec<FailedTest>, String> {
+    match failed_tests(&log_of(&why)) {
+        failed if failed.is_empty() => Err(why),
+        failed => Ok(failed),
+    }
 }
 
 /// The tests that failed, from the summary at the end of pytest's output. Empty if pytest crashed.
-fn failed_tests(printed: &str) -> Vec<String> {
+fn failed_tests(printed: &str) -> Vec<FailedTest> {
     let summary = printed.rsplit_once("short test summary info").map_or("", |(_, summary)| summary);
-    let is_failed = |line: &str| {
-        let name = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))?;
-        Some(name.split(" - ").next()?.to_string())
+    let failed = |line: &str| {
+        let line = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))?;
+        let (name, message) = line.split_once(" - ").unwrap_or((line, ""));
+        Some(FailedTest { name: name.to_string(), message: message.to_string() })
     };
-    summary.lines().filter_map(is_failed).collect()
+    summary.lines().filter_map(failed).collect()
 }
 
 /// Installs the package into this environment as `pip install ./python` does, but from a debug build: it takes the crates from
@@ -104,7 +124,11 @@ mod tests {
         let printed = "E   FAILED x\n==== short test summary info ====\nSKIPPED [1] a.py:1: no peers\n\
                        FAILED test_a.py::test_b[ca] - assert 1 == 2\nERROR test_c.py::test_d - OSError\n1 failed\n";
 
-        assert_eq!(failed_tests(printed), ["test_a.py::test_b[ca]", "test_c.py::test_d"]);
-        assert_eq!(failed_tests("Fatal Python error: Segmentation fault\n"), [""; 0]);
+        let failed = failed_tests(printed);
+
+        let names: Vec<&str> = failed.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["test_a.py::test_b[ca]", "test_c.py::test_d"]);
+        assert_eq!(failed[0].message, "assert 1 == 2");
+        assert_eq!(failed_tests("Fatal Python error: Segmentation fault\n"), []);
     }
 }

@@ -1,5 +1,7 @@
 //! Runs the steps of a task one after another and reports the result of each.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,74 +33,184 @@ const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
 /// Numbers the log files of this process.
 static N_LOGS: AtomicUsize = AtomicUsize::new(0);
 
-/// The outcome of a step that did not fail, with a message that may be empty.
+/// The number of the slowest tests that are listed at the end.
+const SLOWEST_LISTED: usize = 20;
+
+/// If more tests of a run than these failed and passed only when they ran again, the run fails.
+const UNSTABLE_MAX: usize = 3;
+
+/// A check, or the preparation of others.
+pub struct Step {
+    /// Its name for `cargo xtask test only`.
+    pub name: &'static str,
+    /// What it does.
+    pub title: &'static str,
+    /// The steps that must have passed before it.
+    pub needs: &'static [&'static str],
+    /// Does it, in the workspace at this path.
+    pub run: fn(&Path) -> Result<Outcome, String>,
+}
+
+/// The outcome of a step that did not fail.
 pub enum Outcome {
-    /// The check passed.
+    /// The check passed; contains a message that may be empty.
     Passed(String),
+    /// Each test passed, some perhaps not at first.
+    Tested(TestReport),
     /// The check could not run here; contains the reason.
     Skipped(String),
 }
 
+/// The results of tests that all passed in the end.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub struct TestReport {
+    /// The number of tests.
+    pub summary: String,
+    /// The tests that passed only when they ran again, alone.
+    pub unstable: Vec<FailedTest>,
+    /// How long each test took, if its runner says so.
+    pub durations: Vec<(Duration, String)>,
+}
+
+/// A test that failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FailedTest {
+    /// The name by which its runner selects it.
+    pub name: String,
+    /// Why it failed, as far as its output says so.
+    pub message: String,
+}
+
+impl Outcome {
+    /// The word and the message for the report.
+    fn words(&self) -> (&'static str, &str) {
+        match self {
+            Outcome::Passed(summary) => ("ok", summary),
+            Outcome::Tested(report) => ("ok", &report.summary),
+            Outcome::Skipped(why) => ("SKIPPED", why),
+        }
+    }
+}
+
 /// The results of the steps so far.
-pub struct Steps {
+pub struct Steps<'a> {
+    root: &'a Path,
+    steps: &'a [Step],
     started: Instant,
+    /// The steps that have run, and whether others can build on them.
+    ended: BTreeMap<&'static str, bool>,
     n_passed: usize,
     n_skipped: usize,
     failed: Vec<FailedStep>,
+    unstable: Vec<FailedTest>,
+    durations: Vec<(Duration, String)>,
 }
 
 /// A step that failed.
 struct FailedStep {
-    step: String,
+    name: &'static str,
+    title: &'static str,
     /// Where its tests failed and why; the end of its output if none of them says so.
     reasons: Vec<String>,
 }
 
-impl Steps {
-    /// Starts without any steps.
-    pub fn new() -> Steps {
-        Steps { started: Instant::now(), n_passed: 0, n_skipped: 0, failed: Vec::new() }
+impl<'a> Steps<'a> {
+    /// Starts without any steps that have run. `steps` contains all that can.
+    pub fn new(root: &'a Path, steps: &'a [Step]) -> Steps<'a> {
+        Steps {
+            root,
+            steps,
+            started: Instant::now(),
+            ended: BTreeMap::new(),
+            n_passed: 0,
+            n_skipped: 0,
+            failed: Vec::new(),
+            unstable: Vec::new(),
+            durations: Vec::new(),
+        }
     }
 
-    /// Runs one step. A failure is printed and recorded; the next steps run anyway.
-    pub fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome, String>) -> bool {
-        println!("---- {name}");
-        let started = Instant::now();
-        let result = step();
-        let seconds = started.elapsed().as_secs_f64();
-
-        let (word, summary) = match &result {
-            Ok(Outcome::Passed(summary)) => ("ok", summary),
-            Ok(Outcome::Skipped(why)) => ("SKIPPED", why),
-            Err(why) => ("FAILED", why),
-        };
-        let line = summary.trim_end();
-        let gap = if line.contains('\n') { "\n" } else { "  " };
-        println!("     {word} {seconds:.1} s{}{line}", if line.is_empty() { "" } else { gap });
-        match result {
-            Ok(Outcome::Passed(_)) => self.n_passed += 1,
-            Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
-            Err(why) => self.failed.push(FailedStep { step: name.to_string(), reasons: reasons_in(&why) }),
-        }
-        self.failed.last().is_none_or(|failed| failed.step != name)
-    }
-
-    /// Prints the summary; fails if a step failed.
-    pub fn finish(self) -> Result<(), String> {
-        let seconds = self.started.elapsed().as_secs_f64();
-        println!();
-        for FailedStep { step, reasons } in &self.failed {
-            println!("failed: {step}");
-            reasons.iter().for_each(|reason| println!("    {reason}"));
-        }
-        println!("{seconds:.0} s");
-        let total = format!("{} passed, {} failed", self.n_passed, self.failed.len());
-        let total = if self.n_skipped == 0 { total } else { format!("{total}, {} skipped", self.n_skipped) };
-        if self.failed.is_empty() {
-            println!("{total}");
+    /// Runs a step, after those that it needs, unless it has run. A failure is printed and recorded.
+    ///
+    /// Fails if there is no such step.
+    pub fn run(&mut self, name: &str) -> Result<(), String> {
+        let step = self.steps.iter().find(|step| step.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.steps.iter().map(|step| step.name).collect();
+            format!("there is no step \"{name}\"; the steps are {}", names.join(", "))
+        })?;
+        if self.ended.contains_key(step.name) {
             return Ok(());
         }
-        Err(total)
+        for needed in step.needs {
+            self.run(needed)?;
+        }
+        let missing = step.needs.iter().find(|needed| self.ended.get(**needed) != Some(&true));
+
+        println!("---- {}: {}", step.name, step.title);
+        let started = Instant::now();
+        let result = match missing {
+            Some(missing) => Err(format!("not run, because \"{missing}\" did not pass")),
+            None => (step.run)(self.root),
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let (word, message) = match &result {
+            Ok(outcome) => outcome.words(),
+            Err(why) => ("FAILED", why.as_str()),
+        };
+        let message = message.trim_end();
+        let gap = if message.contains('\n') { "\n" } else { "  " };
+        println!("     {word} {seconds:.1} s{}{message}", if message.is_empty() { "" } else { gap });
+        // A step that was skipped leaves out what it would have prepared, and the tests leave out what needs that.
+        self.ended.insert(step.name, result.is_ok());
+        match result {
+            Ok(Outcome::Passed(_)) => self.n_passed += 1,
+            Ok(Outcome::Tested(report)) => {
+                self.n_passed += 1;
+                report.unstable.iter().for_each(|test| println!("     unstable: {}", test.name));
+                self.unstable.extend(report.unstable);
+                self.durations.extend(report.durations);
+            }
+            Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
+            Err(why) => {
+                self.failed.push(FailedStep { name: step.name, title: step.title, reasons: reasons_in(&why) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the summary; fails if a step failed, or if too many tests are unstable.
+    pub fn finish(mut self) -> Result<(), String> {
+        println!("{}", self.slowest());
+        for FailedTest { name, message } in &self.unstable {
+            println!("unstable: {name} passed only when it ran again, alone; at first:");
+            message.lines().for_each(|line| println!("    {line}"));
+        }
+        for FailedStep { name, title, reasons } in &self.failed {
+            println!("failed: {name}: {title}");
+            reasons.iter().for_each(|reason| println!("    {reason}"));
+        }
+        println!("{:.0} s", self.started.elapsed().as_secs_f64());
+        let total = format!("{} passed, {} failed", self.n_passed, self.failed.len());
+        let total = if self.n_skipped == 0 { total } else { format!("{total}, {} skipped", self.n_skipped) };
+        match self.unstable.len() {
+            n if n > UNSTABLE_MAX => Err(format!("{n} unstable tests, {UNSTABLE_MAX} are permitted\n{total}")),
+            _ if self.failed.is_empty() => {
+                println!("{total}");
+                Ok(())
+            }
+            _ => Err(total),
+        }
+    }
+
+    /// The lines with the slowest tests; empty if no runner said how long its tests took.
+    fn slowest(&mut self) -> String {
+        let mut lines = String::new();
+        self.durations.sort_by(|one, other| other.cmp(one));
+        for (index, (duration, name)) in self.durations.iter().take(SLOWEST_LISTED).enumerate() {
+            let heading = if index == 0 { "\nslowest tests:\n" } else { "" };
+            let _ = write!(lines, "{heading}{:8.1} s  {name}\n", duration.as_secs_f64());
+        }
+        lines
     }
 }
 
@@ -129,6 +241,12 @@ pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
         Err(why) => why,
     };
     Err(format!("{shown}: {why}\n{}\nfull output: {}", summary_of(&printed), log_path.display()))
+}
+
+/// The whole output of a command that failed with this error; empty if there is none.
+pub fn log_of(why: &str) -> String {
+    let path = why.rsplit_once("full output: ").map_or("", |(_, path)| path);
+    std::fs::read(path).map(|printed| String::from_utf8_lossy(&printed).into_owned()).unwrap_or_default()
 }
 
 fn log_path(root: &Path) -> Result<PathBuf, String> {
@@ -195,8 +313,8 @@ fn shortened(line: &str) -> String {
     format!("{start} .. {end}")
 }
 
-/// The places and messages of the panics in a failed step's output; its last lines if there are none.
-fn reasons_in(output: &str) -> Vec<String> {
+/// The places and messages of the panics in an output; its last lines if there are none.
+pub fn reasons_in(output: &str) -> Vec<String> {
     let lines: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
     let mut reasons: Vec<&str> = Vec::new();
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" panicked at ")) {
@@ -252,13 +370,58 @@ mod tests {
         assert_eq!(reasons_in(&"x".repeat(1000))[0].len(), REASON_CHARACTERS);
     }
 
+    fn ended(names: &[&str]) -> Result<(), String> {
+        const STEPS: [Step; 5] = [
+            Step { name: "good", title: "", needs: &[], run: |_| Ok(Outcome::Passed(String::new())) },
+            Step { name: "bad", title: "", needs: &["good"], run: |_| Err("no".into()) },
+            Step { name: "absent", title: "", needs: &[], run: |_| Ok(Outcome::Skipped("not here".into())) },
+            Step { name: "later", title: "", needs: &["good", "bad"], run: |_| panic!("what it needs failed") },
+            Step { name: "shaky", title: "", needs: &[], run: |_| Ok(Outcome::Tested(shaky(UNSTABLE_MAX))) },
+        ];
+        let root = root();
+        let mut steps = Steps::new(&root, &STEPS);
+        for name in names {
+            steps.run(name)?;
+        }
+        steps.finish()
+    }
+
+    fn shaky(n: usize) -> TestReport {
+        let unstable = (0..n).map(|index| FailedTest { name: format!("t{index}"), message: "why".into() }).collect();
+        TestReport { unstable, ..TestReport::default() }
+    }
+
     #[test]
     fn one_failed_step_fails_the_whole_run() {
-        let mut steps = Steps::new();
-        assert!(steps.run("good", || Ok(Outcome::Passed(String::new()))));
-        assert!(!steps.run("bad", || Err("no".into())));
-        assert!(steps.run("absent", || Ok(Outcome::Skipped("not here".into()))));
+        assert_eq!(ended(&["good", "bad", "absent"]), Err("1 passed, 1 failed, 1 skipped".to_string()));
+        assert_eq!(ended(&["good", "good"]), Ok(()));
+    }
 
-        assert_eq!(steps.finish(), Err("1 passed, 1 failed, 1 skipped".to_string()));
+    #[test]
+    fn a_step_runs_what_it_needs_and_fails_if_that_failed() {
+        assert_eq!(ended(&["bad"]), Err("1 passed, 1 failed".to_string()));
+        assert_eq!(ended(&["later"]), Err("1 passed, 2 failed".to_string()));
+        assert!(ended(&["good", "wrong"]).unwrap_err().contains("the steps are good, bad"));
+    }
+
+    #[test]
+    fn a_few_unstable_tests_are_permitted() {
+        assert_eq!(ended(&["shaky"]), Ok(()));
+
+        let root = root();
+        let mut steps = Steps::new(&root, &[]);
+        steps.unstable = shaky(UNSTABLE_MAX + 1).unstable;
+        assert!(steps.finish().unwrap_err().starts_with("4 unstable tests, 3 are permitted"));
+    }
+
+    #[test]
+    fn the_slowest_tests_come_first() {
+        let root = root();
+        let mut steps = Steps::new(&root, &[]);
+        steps.durations = (0..30).map(|index| (Duration::from_secs(index), format!("t{index}"))).collect();
+
+        let lines = steps.slowest();
+        assert!(lines.starts_with("\nslowest tests:\n    29.0 s  t29\n    28.0 s  t28\n"), "{lines}");
+        assert_eq!(lines.lines().count(), SLOWEST_LISTED + 2);
     }
 }

@@ -3,75 +3,146 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::again::{alone_if_permitted, run_twice};
-use crate::step::{Outcome, Steps, output_of};
-use crate::{count, docs, java, peers, programs, python, suites, tidy};
+use crate::again::alone_if_permitted;
+use crate::step::{Outcome, Step, Steps, TestReport, output_of};
+use crate::{count, docs, java, nextest, peers, programs, python, suites, tidy, tools};
 
-/// Number of conformance tests that run in parallel. They mostly wait: for Python to start, and for ten seconds of
-/// updates.
-const TEST_THREADS: &str = "6";
+/// The steps of `cargo xtask test quick`.
+const QUICK: [&str; 5] = ["format", "tidy", "lints", "lints-of-tests", "tests"];
 
-/// The version of cargo-deny that CI installs.
-const CARGO_DENY_VERSION: &str = "0.18.9";
+/// All steps, in the order in which they run.
+const STEPS: [Step; 24] = [
+    Step { name: "programs", title: "system programs that tests need", needs: &[], run: programs::prepare },
+    Step { name: "peers", title: "other implementations, in Python and C++", needs: &[], run: peers_in_python },
+    Step {
+        name: "java-peers",
+        title: "other implementations, in Java",
+        needs: &["programs", "peers"],
+        run: peers::prepare_java,
+    },
+    Step { name: "format", title: "cargo fmt", needs: &[], run: |root| cargo(root, &["fmt", "--all", "--check"]) },
+    Step { name: "tidy", title: "the project's rules", needs: &[], run: rules },
+    Step { name: "lints", title: "clippy", needs: &[], run: lints },
+    Step { name: "lints-of-tests", title: "clippy with tests and examples", needs: &[], run: lints_of_tests },
+    Step { name: "test-programs", title: "compiles the tests of all crates", needs: &[], run: test_programs },
+    Step { name: "tests", title: "tests of the crates", needs: &["test-programs"], run: tests },
+    Step {
+        name: "laboratory-tests",
+        title: "tests of the laboratory, with peers",
+        needs: &["programs", "peers", "test-programs"],
+        run: laboratory_tests,
+    },
+    Step {
+        name: "minimum-rust",
+        title: "the version declared in Cargo.toml builds everything",
+        needs: &[],
+        run: minimum_rust,
+    },
+    Step { name: "doc-tests", title: "examples in documentation comments", needs: &[], run: doc_tests },
+    Step { name: "python", title: "the Python package", needs: &["peers"], run: python::check },
+    Step { name: "java-17", title: "the Java library on JDK 17", needs: &["java-peers"], run: java::check_oldest },
+    Step { name: "java-25", title: "the Java library on JDK 25", needs: &["java-17"], run: java::check_newest },
+    Step { name: "suites", title: "tests of other projects", needs: &["peers"], run: |root| suites::check(root, &[]) },
+    Step { name: "deny", title: "cargo deny", needs: &[], run: cargo_deny },
+    Step { name: "release", title: "release build", needs: &[], run: release_build },
+    Step {
+        name: "conformance",
+        title: "Channel Access, records and files, with other programs",
+        needs: &["peers", "java-peers", "test-programs", "release"],
+        run: |root| conformance(root, &format!("{IS_CONFORMANCE} - {IS_PVA} - {IS_CLU}")),
+    },
+    Step {
+        name: "conformance-pva",
+        title: "pvAccess, with other programs",
+        needs: &["peers", "java-peers", "test-programs", "release"],
+        run: |root| conformance(root, &format!("{IS_CONFORMANCE} & {IS_PVA}")),
+    },
+    Step {
+        name: "conformance-clu",
+        title: "CLU, with a second implementation",
+        needs: &["peers", "test-programs", "release"],
+        run: |root| conformance(root, &format!("{IS_CONFORMANCE} & {IS_CLU}")),
+    },
+    Step { name: "counts", title: "instructions of the hot paths", needs: &["release"], run: count::check },
+    Step { name: "documents", title: "shell blocks", needs: &["release"], run: docs::run_shell_blocks },
+    Step { name: "laboratory", title: "lab run quick", needs: &["peers", "release"], run: laboratory },
+];
+
+/// The tests of conformance, which need the peers and the release build.
+const IS_CONFORMANCE: &str = "(package(fodo-conformance) & kind(test) - binary(corpus))";
+
+/// The tests of the laboratory that measure.
+const IS_LABORATORY: &str = "(package(fodo-lab) & kind(test))";
+
+/// Of the tests of conformance, those of pvAccess.
+const IS_PVA: &str = "binary(/^(pva|pva_.*|groups|tls|one_port|normative_types|ipv6)$/)";
+
+/// Of the tests of conformance, those of CLUs.
+const IS_CLU: &str = "binary(/^clu/)";
 
 /// The checks for use while working.
 pub fn quick(root: &Path) -> Result<(), String> {
-    let mut steps = Steps::new();
-    quick_steps(root, &mut steps);
-    steps.finish()
+    only(root, &QUICK)
 }
 
 /// All checks; CI runs only this.
 pub fn everything(root: &Path) -> Result<(), String> {
-    let mut steps = Steps::new();
-    steps.run("programs", || programs::prepare(root));
-    // Runs early, because the laboratory's own tests measure the peers if they are installed.
-    let has_peers = steps.run("peers", || peers::prepare(root).map(|_| Outcome::Passed(String::new())));
-    steps.run("peers in Java", || peers::prepare_java(root));
-    quick_steps(root, &mut steps);
-    steps.run("minimum Rust: the version declared in Cargo.toml builds everything", || minimum_rust(root));
-    steps.run("doc tests", || cargo(root, &["test", "--workspace", "--doc"]));
-    steps.run("python: the package", || python::check(root));
-    steps.run("java: the library", || java::check(root));
-    steps.run("suites: tests of other projects", || suites::check(root, &[]));
-    steps.run("fuzz corpus", || cargo(root, &["test", "-p", "fodo-conformance", "--test", "corpus"]));
-    steps.run("cargo deny", || cargo_deny(root));
+    let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+    only(root, &names)
+}
 
-    let is_built = steps.run("release build", || cargo(root, &["build", "--release", "-p", "fodo-cli"]));
-    if is_built {
-        if has_peers {
-            steps.run("conformance", || conformance(root));
-        }
-        steps.run("instructions of the hot paths", || count::check(root));
-        steps.run("documents: shell blocks", || docs::run_shell_blocks(root).map(Outcome::Passed));
-        steps.run("laboratory: lab run quick", || laboratory(root));
+/// These steps, and those that they need.
+pub fn only(root: &Path, names: &[&str]) -> Result<(), String> {
+    let mut steps = Steps::new(root, &STEPS);
+    for name in names {
+        steps.run(name)?;
     }
     steps.finish()
 }
 
-fn quick_steps(root: &Path, steps: &mut Steps) {
-    steps.run("format", || cargo(root, &["fmt", "--all", "--check"]));
-    steps.run("tidy", || tidy::report(root).map(|()| Outcome::Passed(String::new())));
-    steps.run("lints", || cargo(root, &["clippy", "--workspace", "--", "-D", "warnings"]));
-    steps.run("lints of tests", || {
-        // In a test, a panic is as good as an assertion.
-        let lenient = ["-A", "clippy::unwrap_used", "-A", "clippy::panic"];
-        cargo(root, &[["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"].as_slice(), &lenient].concat())
-    });
-    steps.run("tests", || workspace_tests(root));
+/// The names and titles of all steps, a line each.
+pub fn list() -> String {
+    STEPS.iter().map(|step| format!("{:18}{}\n", step.name, step.title)).collect()
 }
 
-/// The tests of all crates but conformance, whose tests need the peers and the release build and run later.
-fn workspace_tests(root: &Path) -> Result<Outcome, String> {
-    let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets", "--no-fail-fast"];
-    let run = |names: &[String]| {
-        let alone: &[&str] = if names.is_empty() { &[] } else { &["--", "--test-threads=1", "--exact"] };
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        cargo_output(root, &[arguments.as_slice(), alone, &names].concat())
-    };
-    let tests = run_twice(run, failed_tests)?;
-    let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
-    Ok(Outcome::Passed(tests.report(|printed| totals(&format!("{printed}{harness}")))))
+fn peers_in_python(root: &Path) -> Result<Outcome, String> {
+    peers::prepare(root).map(|_| Outcome::Passed(String::new()))
+}
+
+fn rules(root: &Path) -> Result<Outcome, String> {
+    tidy::report(root).map(|()| Outcome::Passed(String::new()))
+}
+
+fn lints(root: &Path) -> Result<Outcome, String> {
+    cargo(root, &["clippy", "--workspace", "--", "-D", "warnings"])
+}
+
+fn lints_of_tests(root: &Path) -> Result<Outcome, String> {
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    // In a test, a panic is as good as an assertion.
+    let lenient = ["-A", "clippy::unwrap_used", "-A", "clippy::panic"];
+    cargo(root, &[lints.as_slice(), &lenient].concat())
+}
+
+fn test_programs(root: &Path) -> Result<Outcome, String> {
+    nextest::compile(root).map(|()| Outcome::Passed(String::new()))
+}
+
+/// The tests of all crates but those that need the peers.
+fn tests(root: &Path) -> Result<Outcome, String> {
+    nextest::run(root, &format!("all() - {IS_CONFORMANCE} - {IS_LABORATORY}"), |command| command).map(Outcome::Tested)
+}
+
+fn laboratory_tests(root: &Path) -> Result<Outcome, String> {
+    nextest::run(root, IS_LABORATORY, |command| command).map(Outcome::Tested)
+}
+
+fn doc_tests(root: &Path) -> Result<Outcome, String> {
+    cargo(root, &["test", "--workspace", "--doc"])
+}
+
+fn release_build(root: &Path) -> Result<Outcome, String> {
+    cargo(root, &["build", "--release", "-p", "fodo-cli"])
 }
 
 /// Runs one cargo command as a step; the message contains the number of tests, if any.
@@ -86,31 +157,15 @@ fn cargo_output(root: &Path, arguments: &[&str]) -> Result<String, String> {
 
 /// If namespaces are permitted, the tests run in their own network, and no process outlives them. Otherwise only their
 /// settings keep them on loopback.
-fn conformance(root: &Path) -> Result<Outcome, String> {
-    let tests = ["test", "-p", "fodo-conformance", "--test", "*", "--no-fail-fast"];
-    cargo_output(root, &[tests.as_slice(), &["--no-run"]].concat())?;
-
+fn conformance(root: &Path, filter: &str) -> Result<Outcome, String> {
     let (alone, word) = alone_if_permitted(root);
-    let run = |names: &[String]| {
-        let threads = if names.is_empty() { TEST_THREADS } else { "1" };
+    let report = nextest::run(root, filter, |nextest| {
         let mut command = Command::new(&alone);
-        command.arg("cargo").args(tests).args(["--offline", "--", "--test-threads", threads]).current_dir(root);
-        command.args(if names.is_empty() { None } else { Some("--exact") }).args(names);
-        command.env("RUST_BACKTRACE", "0").env("FODO_BIN", root.join("target").join("release").join("fodo"));
-        output_of(root, &mut command)
-    };
-    let report = run_twice(run, failed_tests)?.report(|printed| format!("{}{word}", totals(printed)));
-    Ok(Outcome::Passed(report))
-}
-
-/// The names of the failed tests. Empty if a test program ended in another way, such as a crash.
-fn failed_tests(printed: &str) -> Vec<String> {
-    let n_programs = printed.matches("error: test failed, to rerun pass").count();
-    if n_programs != printed.matches("test result: FAILED").count() {
-        return Vec::new();
-    }
-    let is_failed = |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_string);
-    printed.lines().filter_map(is_failed).collect()
+        command.arg(nextest.get_program()).args(nextest.get_args()).env("CARGO_NET_OFFLINE", "true");
+        command.env("FODO_BIN", root.join("target").join("release").join("fodo"));
+        command
+    })?;
+    Ok(Outcome::Tested(TestReport { summary: format!("{}{word}", report.summary), ..report }))
 }
 
 fn laboratory(root: &Path) -> Result<Outcome, String> {
@@ -153,19 +208,9 @@ fn is_version(printed: &str, declared: &str) -> bool {
     printed.split_whitespace().nth(1).is_some_and(|version| version.starts_with(&format!("{declared}.")))
 }
 
-/// Checks licences, duplicates and sources with cargo-deny, which CI compiles first if it is not installed.
+/// Checks licences, duplicates and sources.
 fn cargo_deny(root: &Path) -> Result<Outcome, String> {
-    let tools = root.join("target").join("tools");
-    let own = tools.join("bin").join("cargo-deny");
-    let is_installed = output_of(root, Command::new("cargo").args(["deny", "--version"])).is_ok();
-    if !is_installed && !own.exists() {
-        if std::env::var_os("CI").is_none() {
-            return Ok(Outcome::Skipped("run `cargo install cargo-deny --locked` to enable this".into()));
-        }
-        let version = ["install", "--quiet", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION];
-        output_of(root, Command::new("cargo").args(version).arg("--root").arg(&tools))?;
-    }
-    let mut command = Command::new(if is_installed { Path::new("cargo-deny") } else { own.as_path() });
+    let mut command = tools::deny(root)?;
     command.args(["--offline", "check", "bans", "licenses", "sources"]).current_dir(root);
     output_of(root, &mut command).map(|_| Outcome::Passed(String::new()))
 }
@@ -204,14 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn the_failed_tests_are_named_unless_a_program_crashed() {
-        let failed = "test a ... ok\ntest b::c ... FAILED\ntest result: FAILED. 1 passed\n\
-                      error: test failed, to rerun pass `--test x`\n";
-        let crashed = "test d ... error: test failed, to rerun pass `--test y`\n";
-
-        assert_eq!(failed_tests(failed), ["b::c"]);
-        assert_eq!(failed_tests(&format!("{failed}{crashed}")), [""; 0]);
-        assert_eq!(failed_tests("error: could not compile\n"), [""; 0]);
+    fn steps_need_only_steps_that_stand_before_them() {
+        for (index, step) in STEPS.iter().enumerate() {
+            let is_before = |name: &&str| STEPS[..index].iter().any(|before| before.name == *name);
+            assert!(step.needs.iter().all(is_before), "{}", step.name);
+        }
+        assert!(QUICK.iter().all(|name| STEPS.iter().any(|step| step.name == *name)));
     }
 
     #[test]
