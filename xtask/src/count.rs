@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{Outcome, output_of};
+use crate::step::{Outcome, downloaded_by, output_of};
 
 /// The recorded counts, one line per path.
 const TABLE_PATH: &str = "lab/counts.txt";
@@ -186,7 +186,7 @@ impl CountedRun {
 fn fetch(root: &Path, folder: &Path) -> Result<(), String> {
     eprintln!("fetching valgrind into {}", folder.display());
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    output_of(root, Command::new("apt-get").args(["download", "valgrind"]).current_dir(folder))?;
+    downloaded_by(root, Command::new("apt-get").args(["download", "valgrind"]).current_dir(folder))?;
     let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
     let packages = entries.flatten().map(|entry| entry.path());
     let package = packages.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::output_of;
+use crate::step::{downloaded_by, output_of};
 
 /// Creates the environment in `folder` unless it exists with exactly the packages of this list. Returns its Python.
 ///
@@ -30,7 +30,7 @@ pub fn prepare(root: &Path, folder: &Path, list: &str) -> Result<PathBuf, String
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:"]);
     // The list is complete: pip must not install packages that are not in it.
     pip.args(["--no-deps", "-r"]).arg(&list_path);
-    output_of(root, &mut pip).map_err(|error| {
+    downloaded_by(root, &mut pip).map_err(|error| {
         format!(
             "{error}\n\npip could not install the packages of {list}: it needs a package index it can reach, and \
              wheels for this Python and platform"

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::again::{alone_if_permitted, run_again};
 use crate::peers;
-use crate::step::{FailedTest, Outcome, TestReport, log_of, output_of};
+use crate::step::{FailedTest, Outcome, TestReport, downloaded_by, log_of, output_of};
 
 /// The oldest JDK for which the library is made; the first to run the tests.
 const OLDEST_JDK: u32 = 17;
@@ -200,21 +201,21 @@ fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Pat
     };
     // Downloads what the tests need, which have no network. Also compiles.
     if newest.is_none() {
-        output_of(
+        downloaded_by(
             root,
             maven(root, oldest).args(["verify", "-Dtest=NoTest", "-Dsurefire.failIfNoSpecifiedTests=false"]),
         )?;
     }
-    let (failed, summary) = match run(&[]) {
-        Ok(printed) => (Vec::new(), totals(&printed)),
-        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first")),
+    let (failed, summary, durations) = match run(&[]) {
+        Ok(printed) => (Vec::new(), totals(&printed), durations(&printed)),
+        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first"), Vec::new()),
     };
     let unstable = run_again(failed, |names| match run(names) {
         Ok(_) => Ok(Vec::new()),
         Err(why) => failed_tests_of(why),
     })?;
     no_warning_of_jni(&logs)?;
-    Ok(TestReport { summary: format!("{summary}{word}"), unstable, durations: Vec::new() })
+    Ok(TestReport { summary: format!("{summary}{word}"), unstable, durations })
 }
 
 fn maven(root: &Path, jdk: Option<&Jdk>) -> Command {
@@ -253,6 +254,16 @@ fn with_crashes(why: String, logs: &Path) -> String {
         Some((text, path)) => format!("{text}{}\nfull output: {path}", crashes.join("\n")),
         None => why,
     }
+}
+
+/// How long the tests of each class took, from lines such as `[INFO] Tests run: 3, .., Time elapsed: 0.4 s -- in a.GetTest`.
+fn durations(printed: &str) -> Vec<(Duration, String)> {
+    let duration = |line: &str| {
+        let (seconds, class) = line.split_once("Time elapsed: ")?.1.split_once(" s -- in ")?;
+        let seconds: f64 = seconds.parse().ok()?;
+        Some((Duration::try_from_secs_f64(seconds).ok()?, format!("java {}", class.trim())))
+    };
+    printed.lines().filter_map(duration).collect()
 }
 
 /// The failed tests of a run; an error if it failed for another reason.
@@ -404,6 +415,14 @@ mod tests {
 
         assert_eq!(totals(printed), "164 tests, 2 skipped");
         assert_eq!(totals("[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0"), "3 tests");
+    }
+
+    #[test]
+    fn the_duration_of_a_class_is_in_its_line() {
+        let printed =
+            "[INFO] Running a.GetTest\n[INFO] Tests run: 3, Failures: 0, Time elapsed: 0.419 s -- in a.GetTest\n";
+
+        assert_eq!(durations(printed), [(Duration::from_millis(419), "java a.GetTest".to_string())]);
     }
 
     #[test]

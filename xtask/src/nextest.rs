@@ -23,7 +23,7 @@ pub fn compile(root: &Path) -> Result<(), String> {
 /// Runs the tests that `filter` selects, in the language of nextest. `prepare` completes the command, for example with
 /// variables.
 pub fn run(root: &Path, filter: &str, prepare: impl Fn(Command) -> Command) -> Result<TestReport, String> {
-    let turn = |filter: &str, options: &[&str]| -> Result<Results, String> {
+    let turn = |filter: &str, options: &[&str]| -> Result<NextestReport, String> {
         let results = root.join(RESULTS);
         match std::fs::remove_file(&results) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -36,7 +36,7 @@ pub fn run(root: &Path, filter: &str, prepare: impl Fn(Command) -> Command) -> R
         // Without a backtrace, a report shows the message of a failed test.
         command.current_dir(root).env("RUST_BACKTRACE", "0").env("NO_COLOR", "1");
         let printed = output_of(root, &mut command);
-        let results = std::fs::read_to_string(&results).ok().map(|text| Results::parse(&text)).transpose()?;
+        let results = std::fs::read_to_string(&results).ok().map(|text| NextestReport::parse(&text)).transpose()?;
         match (printed, results) {
             // Tests may have failed.
             (_, Some(results)) if !results.durations.is_empty() => Ok(results),
@@ -62,16 +62,16 @@ fn selects(name: &str) -> String {
 
 /// What the report of a run says.
 #[derive(Debug, Default, Eq, PartialEq)]
-struct Results {
+struct NextestReport {
     failed: Vec<FailedTest>,
     durations: Vec<(Duration, String)>,
 }
 
-impl Results {
+impl NextestReport {
     /// Reads a report in the format of JUnit.
-    fn parse(text: &str) -> Result<Results, String> {
+    fn parse(text: &str) -> Result<NextestReport, String> {
         let document = roxmltree::Document::parse(text).map_err(|error| format!("{RESULTS}: {error}"))?;
-        let mut results = Results::default();
+        let mut results = NextestReport::default();
         for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
             let attribute = |name: &str| case.attribute(name).unwrap_or_default();
             let name = format!("{} {}", attribute("classname"), attribute("name"));
@@ -111,7 +111,7 @@ mod tests {
               </testsuite>
             </testsuites>"#;
 
-        let results = Results::parse(report).unwrap();
+        let results = NextestReport::parse(report).unwrap();
 
         let message = "test failure with exit code 101 after 1.5 s\n\
                        thread 'writes' (7) panicked at a.rs:1:2:\nleft != right";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::environment;
-use crate::step::{Outcome, output_of};
+use crate::step::{Outcome, downloaded_by, output_of};
 
 /// The environment variable that selects another folder for the environment.
 const VARIABLE: &str = "FODO_PEERS";
@@ -57,7 +57,7 @@ fn download_jars(root: &Path, pom_path: &Path, jars: &Path) -> Result<(), String
     let mut mvn = Command::new("mvn");
     mvn.args(["--batch-mode", "--quiet", "--strict-checksums", "--file"]).arg(pom_path);
     mvn.args(["dependency:copy-dependencies", "-DincludeScope=runtime", "-DexcludeClassifiers=javadoc"]);
-    output_of(root, mvn.arg(format!("-DoutputDirectory={}", jars.display()))).map(|_| ())
+    downloaded_by(root, mvn.arg(format!("-DoutputDirectory={}", jars.display()))).map(|_| ())
 }
 
 /// Compares the jars with the checksums of the versions that the tests were written with.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::step::{Outcome, output_of};
+use crate::step::{Outcome, downloaded_by};
 
 /// A program, the flag that prints its version, and the Debian package that contains it.
 const NEEDED: [(&str, &str, &str); 8] = [
@@ -28,7 +28,7 @@ pub fn prepare(root: &Path) -> Result<Outcome, String> {
         return Ok(Outcome::Skipped(format!("run `apt-get install {}` to enable more tests", missing.join(" "))));
     }
     let apt = |words: &[&str]| {
-        output_of(root, Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
+        downloaded_by(root, Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
     };
     apt(&["update"])?;
     apt(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())?;

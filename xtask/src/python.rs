@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::again::{alone_if_permitted, run_again};
 use crate::step::{FailedTest, Outcome, TestReport, log_of, output_of};
@@ -26,27 +27,37 @@ pub fn check(root: &Path) -> Result<Outcome, String> {
     let (alone, word) = alone_if_permitted(root);
     let run = |names: &[String]| {
         let mut pytest = Command::new(&alone);
-        pytest.arg(folder(root).join("bin").join("pytest")).arg("--quiet").current_dir(&tests);
+        pytest.arg(folder(root).join("bin").join("pytest")).args(["--quiet", "--durations=20"]).current_dir(&tests);
         // It remembers the failed tests itself; a name would not select one with parameters that contain spaces.
         pytest.args(if names.is_empty() { None } else { Some("--last-failed") });
         // Without the peers, the tests that need p4p are skipped.
         pytest.env("FODO_PEERS", peers::folder(root));
         output_of(root, &mut pytest)
     };
-    let (failed, summary) = match run(&[]) {
-        Ok(printed) => (Vec::new(), summary_line(&printed).to_string()),
-        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first")),
+    let (failed, summary, durations) = match run(&[]) {
+        Ok(printed) => (Vec::new(), summary_line(&printed).to_string(), durations(&printed)),
+        Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first"), Vec::new()),
     };
     let unstable = run_again(failed, |names| match run(names) {
         Ok(_) => Ok(Vec::new()),
         Err(why) => failed_tests_of(why),
     })?;
-    Ok(Outcome::Tested(TestReport { summary: format!("{summary}{word}"), unstable, durations: Vec::new() }))
+    Ok(Outcome::Tested(TestReport { summary: format!("{summary}{word}"), unstable, durations }))
 }
 
 /// The last line of pytest, `5 passed in 1.20s`.
 fn summary_line(printed: &str) -> &str {
     printed.lines().last().unwrap_or_default().trim_matches(['=', ' '])
+}
+
+/// The slowest tests, from lines such as `1.20s call     test_get.py::test_many[pva]`.
+fn durations(printed: &str) -> Vec<(Duration, String)> {
+    let duration = |line: &str| {
+        let (seconds, name) = line.split_once("s call ")?;
+        let seconds: f64 = seconds.trim().parse().ok()?;
+        Some((Duration::try_from_secs_f64(seconds).ok()?, format!("python {}", name.trim())))
+    };
+    printed.lines().filter_map(duration).collect()
 }
 
 /// The failed tests of a run; an error if it failed for another reason.
@@ -130,5 +141,13 @@ mod tests {
         assert_eq!(names, ["test_a.py::test_b[ca]", "test_c.py::test_d"]);
         assert_eq!(failed[0].message, "assert 1 == 2");
         assert_eq!(failed_tests("Fatal Python error: Segmentation fault\n"), []);
+    }
+
+    #[test]
+    fn the_slowest_tests_are_those_that_pytest_lists() {
+        let printed =
+            "==== slowest 20 durations ====\n12.50s call     test_a.py::test_b[ca]\n0.02s setup    test_c.py::d\n";
+
+        assert_eq!(durations(printed), [(Duration::from_millis(12_500), "python test_a.py::test_b[ca]".to_string())]);
     }
 }

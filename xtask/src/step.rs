@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The maximum number of lines shown of a failed command's output.
@@ -30,6 +31,9 @@ const REASON_CHARACTERS: usize = 300;
 /// The maximum duration of a command, so that a hanging step does not block everything.
 const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
 
+/// The pause before the second try of a command that needs the network.
+const NETWORK_PAUSE: Duration = Duration::from_secs(10);
+
 /// Numbers the log files of this process.
 static N_LOGS: AtomicUsize = AtomicUsize::new(0);
 
@@ -40,7 +44,7 @@ const SLOWEST_LISTED: usize = 20;
 const UNSTABLE_MAX: usize = 3;
 
 /// A check, or the preparation of others.
-pub struct Step {
+pub struct TestStep {
     /// Its name for `cargo xtask test only`.
     pub name: &'static str,
     /// What it does.
@@ -92,11 +96,23 @@ impl Outcome {
     }
 }
 
+/// The end of a step; an error explains its failure.
+type StepResult = Result<Outcome, String>;
+
+/// Runs a step; returns its result and its duration in seconds.
+fn timed(run: impl FnOnce() -> StepResult) -> (StepResult, f64) {
+    let started = Instant::now();
+    let result = run();
+    (result, started.elapsed().as_secs_f64())
+}
+
 /// The results of the steps so far.
 pub struct Steps<'a> {
     root: &'a Path,
-    steps: &'a [Step],
+    steps: &'a [TestStep],
     started: Instant,
+    /// The steps that run in the background.
+    background: BTreeMap<&'static str, JoinHandle<(StepResult, f64)>>,
     /// The steps that have run, and whether others can build on them.
     ended: BTreeMap<&'static str, bool>,
     n_passed: usize,
@@ -116,11 +132,12 @@ struct FailedStep {
 
 impl<'a> Steps<'a> {
     /// Starts without any steps that have run. `steps` contains all that can.
-    pub fn new(root: &'a Path, steps: &'a [Step]) -> Steps<'a> {
+    pub fn new(root: &'a Path, steps: &'a [TestStep]) -> Steps<'a> {
         Steps {
             root,
             steps,
             started: Instant::now(),
+            background: BTreeMap::new(),
             ended: BTreeMap::new(),
             n_passed: 0,
             n_skipped: 0,
@@ -130,14 +147,21 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// Starts a step that needs no other, in the background; [`Steps::run`] waits for its end.
+    pub fn start(&mut self, name: &str) -> Result<(), String> {
+        let (step, root) = (self.named(name)?, self.root.to_path_buf());
+        if !self.ended.contains_key(step.name) {
+            let run = step.run;
+            self.background.insert(step.name, std::thread::spawn(move || timed(|| run(&root))));
+        }
+        Ok(())
+    }
+
     /// Runs a step, after those that it needs, unless it has run. A failure is printed and recorded.
     ///
     /// Fails if there is no such step.
     pub fn run(&mut self, name: &str) -> Result<(), String> {
-        let step = self.steps.iter().find(|step| step.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.steps.iter().map(|step| step.name).collect();
-            format!("there is no step \"{name}\"; the steps are {}", names.join(", "))
-        })?;
+        let step = self.named(name)?;
         if self.ended.contains_key(step.name) {
             return Ok(());
         }
@@ -147,12 +171,11 @@ impl<'a> Steps<'a> {
         let missing = step.needs.iter().find(|needed| self.ended.get(**needed) != Some(&true));
 
         println!("---- {}: {}", step.name, step.title);
-        let started = Instant::now();
-        let result = match missing {
-            Some(missing) => Err(format!("not run, because \"{missing}\" did not pass")),
-            None => (step.run)(self.root),
+        let (result, seconds) = match (missing, self.background.remove(step.name)) {
+            (Some(missing), _) => (Err(format!("not run, because \"{missing}\" did not pass")), 0.0),
+            (None, Some(thread)) => thread.join().unwrap_or_else(|_| (Err("the step panicked".to_string()), 0.0)),
+            (None, None) => timed(|| (step.run)(self.root)),
         };
-        let seconds = started.elapsed().as_secs_f64();
         let (word, message) = match &result {
             Ok(outcome) => outcome.words(),
             Err(why) => ("FAILED", why.as_str()),
@@ -176,6 +199,13 @@ impl<'a> Steps<'a> {
             }
         }
         Ok(())
+    }
+
+    fn named(&self, name: &str) -> Result<&'a TestStep, String> {
+        self.steps.iter().find(|step| step.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.steps.iter().map(|step| step.name).collect();
+            format!("there is no step \"{name}\"; the steps are {}", names.join(", "))
+        })
     }
 
     /// Prints the summary; fails if a step failed, or if too many tests are unstable.
@@ -241,6 +271,15 @@ pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
         Err(why) => why,
     };
     Err(format!("{shown}: {why}\n{}\nfull output: {}", summary_of(&printed), log_path.display()))
+}
+
+/// As [`output_of`], for a command that needs the network: it gets a second try after a pause.
+pub fn downloaded_by(root: &Path, command: &mut Command) -> Result<String, String> {
+    output_of(root, command).or_else(|why| {
+        eprintln!("{why}\nonce more in {} s", NETWORK_PAUSE.as_secs());
+        std::thread::sleep(NETWORK_PAUSE);
+        output_of(root, command)
+    })
 }
 
 /// The whole output of a command that failed with this error; empty if there is none.
@@ -371,12 +410,12 @@ mod tests {
     }
 
     fn ended(names: &[&str]) -> Result<(), String> {
-        const STEPS: [Step; 5] = [
-            Step { name: "good", title: "", needs: &[], run: |_| Ok(Outcome::Passed(String::new())) },
-            Step { name: "bad", title: "", needs: &["good"], run: |_| Err("no".into()) },
-            Step { name: "absent", title: "", needs: &[], run: |_| Ok(Outcome::Skipped("not here".into())) },
-            Step { name: "later", title: "", needs: &["good", "bad"], run: |_| panic!("what it needs failed") },
-            Step { name: "shaky", title: "", needs: &[], run: |_| Ok(Outcome::Tested(shaky(UNSTABLE_MAX))) },
+        const STEPS: [TestStep; 5] = [
+            TestStep { name: "good", title: "", needs: &[], run: |_| Ok(Outcome::Passed(String::new())) },
+            TestStep { name: "bad", title: "", needs: &["good"], run: |_| Err("no".into()) },
+            TestStep { name: "absent", title: "", needs: &[], run: |_| Ok(Outcome::Skipped("not here".into())) },
+            TestStep { name: "later", title: "", needs: &["good", "bad"], run: |_| panic!("what it needs failed") },
+            TestStep { name: "shaky", title: "", needs: &[], run: |_| Ok(Outcome::Tested(shaky(UNSTABLE_MAX))) },
         ];
         let root = root();
         let mut steps = Steps::new(&root, &STEPS);
@@ -402,6 +441,20 @@ mod tests {
         assert_eq!(ended(&["bad"]), Err("1 passed, 1 failed".to_string()));
         assert_eq!(ended(&["later"]), Err("1 passed, 2 failed".to_string()));
         assert!(ended(&["good", "wrong"]).unwrap_err().contains("the steps are good, bad"));
+    }
+
+    #[test]
+    fn a_step_in_the_background_counts_once_when_it_is_its_turn() {
+        const STEPS: [TestStep; 1] =
+            [TestStep { name: "slow", title: "", needs: &[], run: |_| Err("too slow".into()) }];
+        let root = root();
+        let mut steps = Steps::new(&root, &STEPS);
+
+        steps.start("slow").unwrap();
+        steps.run("slow").unwrap();
+        steps.start("slow").unwrap();
+
+        assert_eq!(steps.finish(), Err("0 passed, 1 failed".to_string()));
     }
 
     #[test]

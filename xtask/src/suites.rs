@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-use crate::step::{Outcome, output_of};
+use crate::step::{Outcome, downloaded_by, output_of};
 use crate::{environment, python};
 
 /// The page with the results.
@@ -89,7 +89,7 @@ pub fn check(root: &Path, names: &[&str]) -> Result<Outcome, String> {
     let program = install(root, &python)?;
     let own = root.join("python").join("suites");
     let sources = folder.join("sources");
-    output_of(root, Command::new(&python).arg(own.join("fetch.py")).arg(own.join("archives.json")).arg(&sources))?;
+    downloaded_by(root, Command::new(&python).arg(own.join("fetch.py")).arg(own.join("archives.json")).arg(&sources))?;
 
     let runner = Runner { root, python: &python, program: &program, sources: &sources, is_alone: is_alone(root) };
     let tallies = runner.run_all(&suites)?;
