@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 mod harness;
 
-use harness::Test;
+type Test = (&'static str, fn());
 
 const TESTS: [Test; 4] = [
     ("every_question_of_study_004_has_rows_whose_sums_hold", every_question_of_study_004_has_rows_whose_sums_hold),

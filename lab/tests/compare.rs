@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 
 mod harness;
 
-use harness::Test;
+type Test = (&'static str, fn());
 
 const TESTS: [Test; 1] = [(
     "a_run_does_not_differ_from_itself_and_a_client_slowed_down_is_found_out",

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 mod harness;
 
-use harness::Test;
+type Test = (&'static str, fn());
 
 const TESTS: [Test; 21] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),

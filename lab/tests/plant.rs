@@ -15,8 +15,9 @@ mod ports;
 
 mod harness;
 
-use harness::Test;
 use ports::free_port;
+
+type Test = (&'static str, fn());
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

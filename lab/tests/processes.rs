@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 mod harness;
 
-use harness::Test;
+type Test = (&'static str, fn());
 
 const TESTS: [Test; 6] = [
     ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),

@@ -238,7 +238,7 @@ impl<'a> Steps<'a> {
         self.durations.sort_by(|one, other| other.cmp(one));
         for (index, (duration, name)) in self.durations.iter().take(SLOWEST_LISTED).enumerate() {
             let heading = if index == 0 { "\nslowest tests:\n" } else { "" };
-            let _ = write!(lines, "{heading}{:8.1} s  {name}\n", duration.as_secs_f64());
+            let _ = writeln!(lines, "{heading}{:8.1} s  {name}", duration.as_secs_f64());
         }
         lines
     }

@@ -6,9 +6,6 @@
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-/// A test and its name.
-pub type Test = (&'static str, fn());
-
 /// Does what the arguments of the process say. Unless `should_run`, the tests are ignored.
 pub fn run<F>(tests: impl IntoIterator<Item = (&'static str, F)>, should_run: bool) -> ExitCode
 where
