@@ -17,7 +17,7 @@ mod served;
 use ports::free_port;
 use served::{cell, context, serve, slow_cell, start, start_at};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// VERSION, then SEARCH: this host, a port, the client's number of the name.
 fn claim(port: u16, cid: &[u8]) -> Vec<u8> {
@@ -27,6 +27,15 @@ fn claim(port: u16, cid: &[u8]) -> Vec<u8> {
     answer.extend_from_slice(cid);
     answer.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
     answer
+}
+
+/// Waits until so many puts have reached the source.
+fn until_started(puts: &Mutex<Vec<DeferredPut>>, n_puts: usize) {
+    let start = Instant::now();
+    while puts.lock().unwrap().len() < n_puts {
+        assert!(start.elapsed() < PATIENCE, "a put does not reach the source");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn number(reading: &Reading) -> f64 {
@@ -172,6 +181,7 @@ fn a_put_completes_only_when_the_source_completes_it() {
 
     let put = slow.start_put(5.0);
     let early = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
+    until_started(&puts, 2);
     puts.lock().unwrap().drain(..).for_each(DeferredPut::complete);
     let in_time = put.wait_timeout(PATIENCE);
 
@@ -187,8 +197,7 @@ fn a_put_whose_completion_is_dropped_is_rejected() {
     slow.connect().unwrap();
 
     let put = slow.start_put(5.0);
-    // The second one waits until the first one has reached the source.
-    let _ = slow.start_put(6.0).wait_timeout(Duration::from_millis(100));
+    until_started(&puts, 1);
     let held = std::mem::take(&mut *puts.lock().unwrap());
     let panicked = std::thread::spawn(move || -> () { panic!("a source fails with {} puts", held.len()) }).join();
 

@@ -299,16 +299,19 @@ fn errors_distinguish_a_silent_a_closing_and_an_absent_server() {
     let silent = Scripted::start(|_| None);
     let closing = Scripted::closing_at_create();
     let absent = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-    let error_at = |address: SocketAddr| {
+    let assert_error = |address: SocketAddr, kind: ErrorKind| {
         let (_context, x) = channel_at(&[address]);
-        let error = x.get_timeout(SHORT).unwrap_err();
-        assert_eq!(x.why_inactive(SHORT).as_ref(), Some(&error));
-        error
+        let (start, expected) = (Instant::now(), Error::new("x", kind));
+        while x.why_inactive(SHORT).as_ref() != Some(&expected) {
+            assert!(start.elapsed() < PATIENCE, "{:?} instead of {expected:?}", x.why_inactive(SHORT));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(x.get_timeout(SHORT), Err(expected));
     };
 
-    assert_eq!(error_at(silent.address()).kind(), &ErrorKind::NoReply { server: silent.tcp(), after: SHORT });
-    assert_eq!(error_at(closing.address()).kind(), &ErrorKind::ConnectionClosed { server: closing.tcp() });
-    assert_eq!(error_at(absent).kind(), &ErrorKind::NotFound { after: SHORT });
+    assert_error(silent.address(), ErrorKind::NoReply { server: silent.tcp(), after: SHORT });
+    assert_error(closing.address(), ErrorKind::ConnectionClosed { server: closing.tcp() });
+    assert_error(absent, ErrorKind::NotFound { after: SHORT });
 }
 
 #[test]
@@ -326,7 +329,6 @@ fn a_client_switches_from_a_silent_server_to_another_that_claims_the_name() {
 
     assert_eq!(reading.value, Value::from(2.5));
     assert_eq!(x.facts().unwrap().server.port(), server.tcp_port());
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -429,6 +431,9 @@ fn an_operation_without_its_own_timeout_uses_the_context_timeout() {
         let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::with_addresses(vec![address]) };
         let context = Context::new(config);
         let x = context.channel("x").unwrap();
+        if address != absent {
+            x.connect_timeout(PATIENCE).unwrap();
+        }
         let awaited = pollster::block_on(x.start_get(Default::default())).unwrap_err();
         assert_eq!(x.get().unwrap_err(), awaited);
         awaited
@@ -440,25 +445,33 @@ fn an_operation_without_its_own_timeout_uses_the_context_timeout() {
 
 #[test]
 fn each_of_many_awaited_operations_times_out_by_itself() {
-    let n_answered = AtomicUsize::new(0);
-    let server = Scripted::start(move |request| match *request {
-        // Every second one.
-        Request::ReadNotify { dbr, ioid, .. } if n_answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
-            Some(value(dbr, 1, ioid))
-        }
-        _ => scalar(request),
-    });
-    let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::with_addresses(vec![server.address()]) };
-    let x = Context::new(config).channel("x").unwrap();
-    x.connect_timeout(PATIENCE).unwrap();
+    let n_ok_within = |operation_timeout| {
+        let n_answered = AtomicUsize::new(0);
+        let server = Scripted::start(move |request| match *request {
+            // Every second one.
+            Request::ReadNotify { dbr, ioid, .. } if n_answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+                Some(value(dbr, 1, ioid))
+            }
+            _ => scalar(request),
+        });
+        let config = ClientConfig { operation_timeout, ..ClientConfig::with_addresses(vec![server.address()]) };
+        let x = Context::new(config).channel("x").unwrap();
+        x.connect_timeout(PATIENCE).unwrap();
 
-    let waiting: Vec<_> = (0..300)
-        .map(|_| {
-            let get = x.start_get(Default::default());
-            std::thread::spawn(move || pollster::block_on(get).is_ok())
-        })
-        .collect();
-    let n_ok = waiting.into_iter().map(|thread| thread.join().unwrap()).filter(|ok| *ok).count();
+        let waiting: Vec<_> = (0..300)
+            .map(|_| {
+                let get = x.start_get(Default::default());
+                std::thread::spawn(move || pollster::block_on(get).is_ok())
+            })
+            .collect();
+        waiting.into_iter().map(|thread| thread.join().unwrap()).filter(|ok| *ok).count()
+    };
+
+    // Those that are answered may come too late on a busy machine, unless the others wait for longer too.
+    let n_ok = match n_ok_within(SHORT) {
+        n_ok @ ..150 => n_ok_within(PATIENCE).max(n_ok),
+        n_ok => n_ok,
+    };
 
     assert_eq!(n_ok, 150);
 }

@@ -12,7 +12,10 @@ use fodo_net::{
 
 use served::{cell, serve, start};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Timeout of a call that waits for an absent server to the end.
+const SHORT: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_get_reuses_the_memory_of_the_previous_large_array() {
@@ -69,17 +72,24 @@ fn every_update_includes_the_units_if_requested() {
 #[test]
 fn a_batch_has_one_deadline_and_returns_a_result_per_channel() {
     let (_server, context) = serve([("x", cell(1.5)), ("y", cell(2.5))]);
-    let timeout = Duration::from_secs(2);
-    let start = std::time::Instant::now();
+    let connect_within = |timeout| {
+        let start = std::time::Instant::now();
+        let connected = many::connect_timeout(&context, &["x", "absent", "y", "absent too"], timeout);
+        let found: Vec<bool> = connected.iter().map(Result::is_ok).collect();
+        (connected, found, start.elapsed(), timeout)
+    };
+    let is_so = |found: &[bool], took, timeout| found == [true, false, true, false] && took < 2 * timeout;
 
-    let connected = many::connect_timeout(&context, &["x", "absent", "y", "absent too"], timeout);
+    let (mut connected, mut found, mut took, mut timeout) = connect_within(SHORT);
+    if !is_so(&found, took, timeout) {
+        // A busy machine may need longer.
+        (connected, found, took, timeout) = connect_within(PATIENCE / 2);
+    }
     let channels: Vec<_> = connected.iter().flatten().cloned().collect();
-    let got = many::get_timeout(&channels, Request::default(), timeout);
-    let put = many::put_timeout(channels.iter().cloned().zip([Value::from(7.0), Value::from("no number")]), timeout);
+    let got = many::get_timeout(&channels, Request::default(), PATIENCE);
+    let put = many::put_timeout(channels.iter().cloned().zip([Value::from(7.0), Value::from("no number")]), PATIENCE);
 
-    assert!(start.elapsed() < 3 * timeout);
-    let found: Vec<bool> = connected.iter().map(Result::is_ok).collect();
-    assert_eq!(found, [true, false, true, false]);
+    assert!(is_so(&found, took, timeout), "{found:?} after {took:?}");
     assert!(
         matches!(&connected[3], Err(error) if error.kind() == &ErrorKind::NotFound { after: timeout }),
         "{:?}",
@@ -103,13 +113,22 @@ fn a_batch_over_several_servers_keeps_its_order_and_reports_lost_servers() {
 
     let together = many::get(&channels, Request::default());
     drop(going);
-    let after = many::get_timeout(&channels[..6], Request::default(), Duration::from_secs(2));
+    let expected = [false, true, true, false, true, true];
+    let results_within = |timeout| {
+        let results = many::get_timeout(&channels[..6], Request::default(), timeout);
+        results.iter().map(Result::is_ok).collect::<Vec<_>>()
+    };
+    let after = match results_within(SHORT) {
+        results if results == expected => results,
+        // A busy machine may need longer.
+        _ => results_within(PATIENCE / 2),
+    };
 
     for (index, reading) in together.into_iter().enumerate() {
         let expected = if index % 3 == 0 { 2.5 } else { 1.5 };
         assert_eq!(reading.unwrap().value, Value::from(expected), "{index}");
     }
-    assert_eq!(after.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, false, true, true]);
+    assert_eq!(after, expected);
 }
 
 #[test]

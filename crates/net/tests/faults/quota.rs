@@ -189,7 +189,7 @@ fn a_flooding_host_gets_its_share_of_replies_and_delays_no_other_host() {
     let (datagram, mut buffer, start) = (searches(), [0; 2048], Instant::now());
 
     let (mut n_answered, mut n_found, mut n_searched) = (0, 0, 0);
-    while start.elapsed() < Duration::from_secs(1) {
+    while start.elapsed() < PATIENCE {
         (0..20).for_each(|_| drop(flooding.send_to(&datagram, to)));
         other.send_to(&datagram, to).unwrap();
         n_searched += 1;
@@ -319,6 +319,22 @@ fn silent_clients_are_evicted_for_new_ones_and_the_status_names_their_host() {
     }
 }
 
+/// A circuit with a channel; another one if the server closes it before its first request arrives.
+fn opened_in_time(port: u16) -> Raw {
+    let is_created = |raw: &mut Raw| {
+        std::iter::from_fn(|| raw.hear()).any(|(answer, _)| matches!(answer, Answer::CreateChan { .. }))
+    };
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let mut raw = Raw::connected(port);
+        raw.send(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(0, "x")]);
+        if is_created(&mut raw) {
+            return raw;
+        }
+    }
+    unreachable!("no request arrives in time");
+}
+
 // Row 81 of docs/reference/faults.md.
 #[test]
 fn a_client_without_requests_is_closed_sooner_than_one_with_requests() {
@@ -329,13 +345,13 @@ fn a_client_without_requests_is_closed_sooner_than_one_with_requests() {
     };
     let (server, lines) = serve_within(quotas, x());
     let start = Instant::now();
-    let mut used = Raw::with_channel(server.tcp_port(), "x");
+    let mut used = opened_in_time(server.tcp_port());
     let mut silent = Raw::connected(server.tcp_port());
     silent.send(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), echo()]);
     let mut searching = Raw::connected(server.tcp_port());
     let search = Request::Search { reply: 5, minor: 13, cid: Cid(1), again: 1 };
     searching.send(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), with(search, b"absent\0\0")]);
-    let mut cleared = Raw::with_channel(server.tcp_port(), "x");
+    let mut cleared = opened_in_time(server.tcp_port());
     cleared.send(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(0) })]);
 
     silent.ended_after();
@@ -348,7 +364,8 @@ fn a_client_without_requests_is_closed_sooner_than_one_with_requests() {
     assert!(is_served(&mut used));
     let line = lines.recv_timeout(PATIENCE).unwrap();
     assert!(line.what.contains("no request") && line.peer.is_some(), "{line:?}");
-    eventually_status(&server, "s:EVICTED", |n| n == 3.0);
+    // More if a channel was requested too late on a busy machine.
+    eventually_status(&server, "s:EVICTED", |n| n >= 3.0);
 }
 
 // Row 77 of docs/reference/faults.md.

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fodo_net::{
     ClientConfig, Context, DeferredPut, Meta, PvTable, Server, ServerConfig, SharedPv, SharedPvBuilder, Value,
@@ -9,6 +10,9 @@ use fodo_net::{
 
 /// Large enough for every array of the tests.
 const PAYLOAD_BYTES_MAX: usize = 256 << 20;
+
+/// How long a client waits without a timeout of the test: a busy machine may need more than the default.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A PV whose value is the last one put.
 pub fn cell(value: impl Into<Value>) -> SharedPv {
@@ -35,7 +39,7 @@ fn builder(value: impl Into<Value>) -> SharedPvBuilder {
 /// A server of these PVs, and a client of it.
 pub fn serve(pvs: impl Into<PvTable>) -> (Server, Context) {
     let server = start(pvs);
-    let context = Context::new(server.client_config());
+    let context = Context::new(ClientConfig { operation_timeout: OPERATION_TIMEOUT, ..server.client_config() });
     (server, context)
 }
 
@@ -53,5 +57,9 @@ pub fn start_at(port: u16, pvs: impl Into<PvTable>) -> Server {
 /// A client that searches on this port of loopback.
 pub fn context(udp_port: u16) -> Context {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port));
-    Context::new(ClientConfig { payload_bytes_max: PAYLOAD_BYTES_MAX, ..ClientConfig::with_addresses(vec![address]) })
+    Context::new(ClientConfig {
+        payload_bytes_max: PAYLOAD_BYTES_MAX,
+        operation_timeout: OPERATION_TIMEOUT,
+        ..ClientConfig::with_addresses(vec![address])
+    })
 }
