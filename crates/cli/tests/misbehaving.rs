@@ -7,10 +7,12 @@ mod scripted;
 #[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
+use std::process::Output;
+
 use fodo_ca::message::Request;
 
 use scripted::{Scripted, created, error};
-use support::{fodo, free_port, run, text};
+use support::{fodo, free_port, run, text, with_patience};
 
 /// The exit code of a command and its stderr.
 fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
@@ -28,12 +30,20 @@ fn every_verb_distinguishes_silent_closing_and_missing_servers() {
     ];
 
     for (port, code, words) in &cases {
-        for verb in [&["get", "-w", "1.5", "x"][..], &["info", "-w", "1.5", "x"], &["put", "-w", "1.5", "x", "1"]] {
-            let (exit, err) = reported(*port, verb);
-            assert!(exit == *code && err.contains(words), "{verb:?} ends with {exit}: {err}");
+        for (verb, value) in [("get", None), ("info", None), ("put", Some("1")), ("monitor", None)] {
+            let is_expected =
+                |output: &Output| output.status.code() == Some(*code) && text(&output.stderr).contains(words);
+            let run_within = |timeout: &str| {
+                let mut command = fodo(*port);
+                command.args([verb, "-w", timeout, "x"]).args(value);
+                if verb == "monitor" {
+                    command.args(["--for", &format!("{timeout}.5")]);
+                }
+                run(&mut command)
+            };
+            let output = with_patience(run_within, is_expected);
+            assert!(is_expected(&output), "{verb} ends with {}: {}", output.status, text(&output.stderr));
         }
-        let (exit, err) = reported(*port, &["monitor", "-w", "1.5", "--for", "2.5", "x"]);
-        assert!(exit == *code && err.contains(words), "monitor ends with {exit}: {err}");
     }
 }
 
@@ -45,7 +55,7 @@ fn the_refusal_message_of_a_server_is_printed() {
         _ => None,
     });
 
-    let (exit, err) = reported(server.address().port(), &["get", "x"]);
+    let (exit, err) = reported(server.address().port(), &["get", "-w", "20", "x"]);
 
     assert!(exit == 5 && err.contains("ECA_GETFAIL") && err.contains("\"the beam is off\""), "{exit}: {err}");
 }

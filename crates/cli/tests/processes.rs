@@ -7,10 +7,11 @@ mod support;
 use std::io::Read as _;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 
 use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 
-use support::{COMPLETE, Ioc, Lines, end_of, fodo, run, signal, text, wait};
+use support::{COMPLETE, Ioc, Lines, PATIENCE, end_of, fodo, run, signal, text, wait, with_patience};
 
 fn ioc() -> Ioc {
     Ioc::golden()
@@ -63,7 +64,11 @@ fn get_prints_many_pvs_in_argument_order() {
 
 #[test]
 fn get_prints_text_and_continues_after_a_missing_pv() {
-    let output = ioc().fodo(&["get", "-w", "2", "g:ao", "g:gone", "g:major"]);
+    let ioc = ioc();
+    let output = with_patience(
+        |timeout| ioc.fodo(&["get", "-w", timeout, "g:ao", "g:gone", "g:major"]),
+        |output| text(&output.stdout).contains("g:ao ") && text(&output.stdout).contains("g:major "),
+    );
 
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(3));
@@ -152,7 +157,10 @@ fn monitor_exits_cleanly_on_sigint_and_after_its_duration() {
     signal(&child, "INT");
     assert_eq!(wait(&mut child).code(), Some(0));
 
-    let timed = run(fodo(ioc.port).args(["monitor", "--for", "2", "g:ao"]));
+    let timed = with_patience(
+        |duration| run(fodo(ioc.port).args(["monitor", "--for", duration, "g:ao"])),
+        |output| text(&output.stdout).contains("1.500 mm"),
+    );
     assert_eq!(timed.status.code(), Some(0));
     assert!(text(&timed.stdout).contains("1.500 mm"));
 }
@@ -278,12 +286,17 @@ fn two_concurrent_get_processes_both_complete() {
 #[test]
 fn why_distinguishes_a_missing_field_a_missing_record_and_a_served_one() {
     let ioc = ioc();
-    let why = |pv: &str| {
-        let output = ioc.fodo(&["why", "-w", "2", "--json", pv]);
+    let why = |pv: &str, verdict: &str| {
+        let output = with_patience(
+            |timeout| ioc.fodo(&["why", "-w", timeout, "--json", pv]),
+            |output| text(&output.stdout).contains(verdict),
+        );
         (output.status.code(), json_lines(&output).remove(0))
     };
 
-    let (served, missing_field, missing) = (why("g:ao"), why("g:ao.NOPE"), why("g:nope"));
+    let served = why("g:ao", "nothing is wrong");
+    let missing_field = why("g:ao.NOPE", "the record exists, but the field does not");
+    let missing = why("g:nope", "");
 
     assert_eq!((served.0, &served.1["verdict"]), (Some(0), &"nothing is wrong".into()));
     assert_eq!(served.1["claims"][0]["server"], format!("127.0.0.1:{}", ioc.tcp_port()));
@@ -302,18 +315,23 @@ fn top_shows_the_clients_of_an_ioc_with_status_pvs() {
     let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
     let updates = Lines::of(monitor.stdout.take().unwrap());
     updates.next();
-    // The status is refreshed every second; its updates show when.
-    let watched = ioc.fodo(&["monitor", "--json", "--events", "3", "t:ioc:SUBSCRIPTIONS"]);
-
-    let output = ioc.fodo(&["top", "--once", "--json", "t:ioc"]);
+    // The status is refreshed every second. A thread of the server that is busy is left out of it.
+    let start = Instant::now();
+    let status = loop {
+        let output = ioc.fodo(&["top", "--once", "-w", "20", "--json", "t:ioc"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let status = json_lines(&output).remove(0);
+        let clients = status["list"].as_array().unwrap();
+        let is_listed = clients.iter().any(|client| client["subscriptions"] == 1);
+        if is_listed && status["clients"].as_f64() == Some(clients.len() as f64) {
+            break status;
+        }
+        assert!(start.elapsed() < PATIENCE, "{status}");
+    };
 
     monitor.kill().unwrap();
     wait(&mut monitor);
-    let status = &json_lines(&output)[0];
-    assert_eq!((output.status.code(), watched.status.code()), (Some(0), Some(0)), "{}", text(&output.stderr));
-    let clients = status["list"].as_array().unwrap();
-    assert!(clients.iter().any(|client| client["subscriptions"] == 1), "{status}");
-    assert_eq!(status["clients"].as_f64(), Some(clients.len() as f64), "{status}");
+    assert!(status["clients"].as_f64() >= Some(1.0), "{status}");
 }
 
 #[test]

@@ -49,6 +49,13 @@ pub fn run(command: &mut Command) -> Output {
     end_of(child)
 }
 
+/// Runs what waits for something absent until its timeout, in seconds, and must find something else before: again with a
+/// longer timeout if the first was too short for a busy machine.
+pub fn with_patience(run: impl Fn(&str) -> Output, is_complete: impl Fn(&Output) -> bool) -> Output {
+    let output = run("1");
+    if is_complete(&output) { output } else { run("20") }
+}
+
 /// Waits for the end of a process whose streams are pipes.
 pub fn end_of(mut child: Child) -> Output {
     let mut out = child.stdout.take().unwrap();
