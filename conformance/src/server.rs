@@ -14,6 +14,9 @@ use crate::{TestFailure, ours, place};
 /// Maximum time until a server is ready.
 const START_DURATION_MAX: Duration = Duration::from_secs(30);
 
+/// Maximum time until a stopped server has exited.
+const STOP_DURATION_MAX: Duration = Duration::from_secs(30);
+
 /// The program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerProgram {
@@ -261,7 +264,7 @@ impl TestServer {
 
     /// Stops the server with a signal, as a user would, and returns its exit status.
     pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, TestFailure> {
-        self.process.stop(signal, Duration::from_secs(5))
+        self.process.stop(signal, STOP_DURATION_MAX)
     }
 }
 

@@ -7,6 +7,9 @@ use std::time::Duration;
 use fodo_conformance::place::{free_port, own_folder, program};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 
+/// Maximum time, on a busy host, for operations that normally take an instant.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Commands that print JSON or whose help is quoted in a page.
 const VERBS: [&str; 11] = ["get", "put", "monitor", "info", "list", "call", "search", "top", "why", "config", "ioc"];
 
@@ -23,7 +26,7 @@ fn help_of(verb: &str) -> String {
 }
 
 fn help_of_words(words: &[&str]) -> String {
-    printed_by("fodo", Command::new(program()).args(words).arg("--help"), Duration::from_secs(5)).unwrap_or_default()
+    printed_by("fodo", Command::new(program()).args(words).arg("--help"), PATIENCE).expect("it prints its help")
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn the_shell_page_matches_the_shell_help_output() {
 
     let mut printed = Vec::new();
     while printed.last().is_none_or(|line| line != "end of help") {
-        printed.push(shell.line(Duration::from_secs(5)).expect("it answers"));
+        printed.push(shell.line(PATIENCE).expect("it answers"));
     }
 
     printed.pop();

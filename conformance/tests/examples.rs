@@ -100,10 +100,14 @@ fn every_example_passes_the_strict_check() {
 fn an_example_motor_moves_to_its_setpoint_and_stops_on_request() {
     let mut motors = started("motors");
 
+    // So slow that it moves until the next command, however late that is.
+    answer(&mut motors, "dbpf demo:theta:velocity 0.1");
     assert!(answer(&mut motors, "dbpf demo:theta 20").ends_with(" 20"));
     wait_for(&mut motors, "dbgf demo:theta:moving", "\"Moves\"");
+    answer(&mut motors, "dbpf demo:theta:velocity 100");
     wait_for(&mut motors, "dbgf demo:theta:position", " 20");
     wait_for(&mut motors, "dbgf demo:theta:moving", "\"Stands\"");
+    answer(&mut motors, "dbpf demo:theta:velocity 0.1");
     answer(&mut motors, "dbpf demo:theta 340");
     wait_for(&mut motors, "dbgf demo:theta:moving", "\"Moves\"");
     answer(&mut motors, "dbpf demo:theta:stop 1");
@@ -208,9 +212,13 @@ fn the_alarm_example_propagates_alarms_and_keeps_them_until_acknowledged() {
 fn the_sequence_example_completes_after_its_last_step_and_ramp() {
     let mut sequence = started("sequence");
 
+    // The current stays where it is until the rate is set.
+    answer(&mut sequence, "dbpf demo:supply:ramp.C 0");
     answer(&mut sequence, "dbpf demo:wanted 10");
     answer(&mut sequence, "dbpf demo:on.PROC 1");
+    wait_for(&mut sequence, "dbgf demo:supply:ramping", "\"Yes\"");
     assert!(answer(&mut sequence, "dbgf demo:beam").ends_with("\"Off\""));
+    answer(&mut sequence, "dbpf demo:supply:ramp.C 5");
     wait_for(&mut sequence, "dbgf demo:on.BUSY", " 0 = 0x0");
     assert!(answer(&mut sequence, "dbgf demo:beam").ends_with("\"On\""));
     assert!(answer(&mut sequence, "dbgf demo:supply:current").ends_with(" 10"));

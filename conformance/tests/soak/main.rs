@@ -22,15 +22,18 @@ use ioc::Ioc;
 use neighbour::Neighbour;
 
 /// Maximum time for anything that must happen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum growth of memory after the warm-up. The allocator keeps some tens of megabytes of half-sent values. A leak
 /// of a hundred bytes per fault would exceed this within an hour.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
 /// Maximum 99th percentile of a well-behaved client's gets during a fault. The target on an idle machine is 20 ms; this
-/// limit allows for a busy one.
+/// limit allows for a busy one, with what follows.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
+
+/// How many threads a get may wait for, one after the other, on a machine that wakes each of them late.
+const N_WAKES: u32 = 10;
 
 fn number(reading: &Reading) -> f64 {
     reading.value.first().and_then(|value| value.to_f64().ok()).expect("a number")
@@ -144,7 +147,8 @@ fn soak(duration: Duration, seed: u64) {
     assert!(accounts.iter().all(|&(n, n_missing)| n > 0 && n_missing >= 0), "seed {seed}: {accounts:?}");
     assert!(n_missing as f64 <= n_merged, "seed {seed}: {accounts:?}, {n_merged} merged by the server");
     assert!(end < warm + GROWTH_BYTES_MAX, "seed {seed}: {warm} bytes, then {end}");
-    assert!(latencies.all().p99() < LATENCY_MAX, "seed {seed}: {}", latencies.all());
+    let latency_max = LATENCY_MAX + N_WAKES * latencies.p99_of_wakes();
+    assert!(latencies.all().p99() < latency_max, "seed {seed}: {}, above {latency_max:?}", latencies.all());
     drop((context, monitors, longin, big));
     ioc.stop();
 }

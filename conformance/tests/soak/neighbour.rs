@@ -36,6 +36,8 @@ pub struct Neighbour {
 pub struct Latencies {
     gets: Vec<Vec<u32>>,
     connects: Vec<Vec<u32>>,
+    /// How late this thread was woken after each pause, whatever the server does.
+    wakes: Vec<u32>,
 }
 
 /// Sorted latencies of some requests.
@@ -62,7 +64,7 @@ impl Neighbour {
     /// Gets values, regularly on a new circuit, until `is_over`.
     pub fn watch(&self, fault: &AtomicUsize, is_over: &AtomicBool) -> Latencies {
         let none = || vec![Vec::new(); FAULTS.len()];
-        let mut latencies = Latencies { gets: none(), connects: none() };
+        let mut latencies = Latencies { gets: none(), connects: none(), wakes: Vec::new() };
         while !is_over.load(Ordering::Relaxed) {
             let (mut raw, after) = self.connect();
             latencies.connects[fault.load(Ordering::Relaxed)].push(micros(after));
@@ -70,7 +72,9 @@ impl Neighbour {
                 let start = Instant::now();
                 get(&mut raw, ioid);
                 latencies.gets[fault.load(Ordering::Relaxed)].push(micros(start.elapsed()));
+                let start = Instant::now();
                 std::thread::sleep(PAUSE);
+                latencies.wakes.push(micros(start.elapsed().saturating_sub(PAUSE)));
             }
         }
         latencies
@@ -91,6 +95,13 @@ impl Latencies {
     /// Latencies of the requests while one fault was active.
     pub fn of(&self, fault: usize) -> Summary {
         Summary::new(self.gets[fault].clone(), self.connects[fault].clone())
+    }
+
+    /// The 99th percentile of the time in which the machine wakes a thread.
+    pub fn p99_of_wakes(&self) -> Duration {
+        let mut wakes = self.wakes.clone();
+        wakes.sort_unstable();
+        quantile(&wakes, 99)
     }
 
     pub fn all(&self) -> Summary {

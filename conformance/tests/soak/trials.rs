@@ -17,8 +17,8 @@ use crate::{Over, PATIENCE, eventually};
 const OTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Maximum time until a new client on another host has a channel. The target is a second; this allows for a busy
-/// machine.
-const SERVED_MAX: Duration = Duration::from_secs(5);
+/// machine. The server closes a silent connection only after a minute, so it cannot be what makes room.
+const SERVED_MAX: Duration = Duration::from_secs(30);
 
 /// Number of clients that send half of a put.
 const N_PUTS: usize = 40;
