@@ -2,12 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+pub use fodo_testing::free_port;
 
 use crate::process::printed_by;
 
@@ -16,21 +18,6 @@ static N_PREFIXES: AtomicU32 = AtomicU32::new(0);
 
 /// The folders of the libraries in Java, below the one of the peers.
 const JAVA_LIBRARIES: [&str; 2] = ["psi-ca", "core-pva"];
-
-/// Counts the ports that this process has taken.
-static N_PORTS: AtomicU32 = AtomicU32::new(0);
-
-/// The first port for tests.
-const PORT_MIN: u16 = 12_000;
-
-/// The end of the ports for tests; the system gives ports from 32768 to sockets without one.
-const PORT_MAX: u16 = 32_000;
-
-/// Distance between the first ports of two processes with consecutive numbers.
-const PORT_STEP: u32 = 397;
-
-/// Maximum number of attempts to find a free port.
-const PORT_ATTEMPTS: usize = 1000;
 
 /// Broadcast address of loopback; reaches every server that listens on all interfaces.
 pub const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
@@ -132,22 +119,6 @@ pub fn script(name: &str) -> PathBuf {
 /// The path of a database of this crate.
 pub fn database(name: &str) -> PathBuf {
     own_folder().join("db").join(name)
-}
-
-/// A loopback port that is free for both UDP and TCP at this moment, and that no other test of this process has.
-///
-/// It is none of those that the system gives to sockets without one: between this call and its use, and while a test
-/// restarts a server, a connection of another test could get it.
-pub fn free_port() -> u16 {
-    let n_ports = u32::from(PORT_MAX - PORT_MIN);
-    let is_free = |port: &u16| {
-        let address = (Ipv4Addr::LOCALHOST, *port);
-        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
-    };
-    // Other processes begin elsewhere.
-    let first = std::process::id().wrapping_mul(PORT_STEP);
-    let next = || PORT_MIN + (first.wrapping_add(N_PORTS.fetch_add(1, Ordering::Relaxed)) % n_ports) as u16;
-    (0..PORT_ATTEMPTS).map(|_| next()).find(is_free).expect("loopback has a port that is free for UDP and TCP alike")
 }
 
 /// A prefix for names that no other test uses.

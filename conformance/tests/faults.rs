@@ -5,12 +5,13 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_conformance::place::{database, free_port, prefix, program};
 use fodo_conformance::process::{Process, printed_by, restrict_to_loopback};
 use fodo_conformance::server::{ServerProgram, TestServer};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
+use fodo_testing::eventually;
 use rustix::process::Signal;
 
 /// Maximum time of any step.
@@ -58,14 +59,6 @@ fn n_resident_kib(process: &Process) -> usize {
     let status = std::fs::read_to_string(process.proc_folder().unwrap().join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
-        std::thread::yield_now();
-    }
 }
 
 // Row 25 of docs/reference/faults.md.

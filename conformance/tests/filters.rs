@@ -396,6 +396,6 @@ fn agree(sides: &mut [Side; 2], field: &str, when: &str) {
         if properties[0] == properties[1] || start.elapsed() > PATIENCE {
             return assert_same(&format!("{field} {when}"), properties);
         }
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -10,12 +10,9 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{PvTable, Server, ServerConfig, SharedPv};
 
-#[path = "../../crates/net/tests/ports/mod.rs"]
-mod ports;
-
 mod harness;
 
-use ports::free_port;
+use fodo_testing::free_port;
 
 type Test = (&'static str, fn());
 
@@ -193,7 +190,7 @@ fn an_interrupted_run_shows_what_there_is() {
     let start = Instant::now();
     while observer.clients().iter().all(|client| client.n_subscriptions == 0) {
         assert!(start.elapsed() < PATIENCE, "the run does not subscribe");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 
     let interrupted = Command::new("kill").args(["-INT", &id]).status().unwrap();

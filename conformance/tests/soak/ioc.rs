@@ -11,7 +11,9 @@ use fodo_conformance::process::{Process, restrict_to_loopback, set_pva_ports};
 use fodo_net::{ClientConfig, Context};
 use rustix::process::Signal;
 
-use crate::{PATIENCE, eventually};
+use fodo_testing::eventually;
+
+use crate::PATIENCE;
 
 /// Maximum number of file descriptors of the IOC.
 pub const N_DESCRIPTORS: usize = 1024;

@@ -39,15 +39,6 @@ fn number(reading: &Reading) -> f64 {
     reading.value.first().and_then(|value| value.to_f64().ok()).expect("a number")
 }
 
-/// Waits until `holds` returns true.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Watches a counting PV until `is_over`; returns the number of updates received, and the number of those that the client
 /// has not received.
 fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {

@@ -11,7 +11,9 @@ use crate::faults::{half_sent, misaligned_searches};
 use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
 use crate::neighbour::{Latencies, Neighbour, connected_from};
 use crate::raw::{Raw, echo};
-use crate::{Over, PATIENCE, eventually};
+use fodo_testing::eventually;
+
+use crate::{Over, PATIENCE};
 
 /// Address of a well-behaved client on another host.
 const OTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);

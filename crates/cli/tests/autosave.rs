@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fodo_ioc::autosave::format::{self, Content};
+use fodo_testing::eventually;
 use support::{COMPLETE, Lines, PATIENCE, fed, ioc, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"x:set\") { field(PINI, YES) field(FLNK, \"x:twice\") info(autosaveFields, \"VAL DESC\") }\n\
@@ -99,15 +100,6 @@ fn saved(path: &Path, pv: &str) -> Option<String> {
     })
 }
 
-/// Waits until a condition is met.
-fn until(what: &str, has_happened: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !has_happened() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 // Row 64 of docs/reference/faults.md.
 #[test]
 fn saved_values_are_restored_after_a_kill_before_records_initialise() {
@@ -115,7 +107,7 @@ fn saved_values_are_restored_after_a_kill_before_records_initialise() {
     let file = folder.join("s.sav");
     let mut first = Ioc::start(&folder, &["st.cmd"]);
     first.enter("dbpf x:set 4.25\ndbpf x:set.DESC \"as chosen\"\ndbpf x:wave \"[1,2.5]\"");
-    until("it is saved", || saved(&file, "x:wave") == Some("1 2.5".to_owned()));
+    eventually("it is saved", || saved(&file, "x:wave") == Some("1 2.5".to_owned()));
     first.kill();
 
     let mut second = Ioc::start(&folder, &["st.cmd"]);
@@ -180,7 +172,7 @@ fn a_failed_save_keeps_the_last_file_is_reported_once_and_retried() {
     limited.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut ioc = Ioc::of(limited);
     ioc.enter("dbpf x:set 1");
-    until("it is saved", || saved(&file, "x:set.VAL") == Some("1".to_owned()));
+    eventually("it is saved", || saved(&file, "x:set.VAL") == Some("1".to_owned()));
 
     let long = vec!["123456789"; 500].join(",");
     ioc.enter(&format!("dbpf x:set 2\ndbpf x:wave \"[{long}]\""));
@@ -195,7 +187,7 @@ fn a_failed_save_keeps_the_last_file_is_reported_once_and_retried() {
     // Another attempt fails as well, and is not reported. It creates and removes its file.
     let changed = || std::fs::metadata(&folder).unwrap().modified().unwrap();
     let before = changed();
-    until("it tries again", || changed() > before && !folder.join("s.sav.tmp").exists());
+    eventually("it tries again", || changed() > before && !folder.join("s.sav.tmp").exists());
     ioc.enter("dbpf x:wave \"[1]\"");
     let line = ioc.err.next();
     let (_, n_failed) = line.split_once("s.sav is saved again; failed attempts: ").unwrap();
@@ -264,7 +256,7 @@ fn existing_autosave_files_are_restored_with_their_macros() {
 
     ioc.enter("dbpf x:set 4\ndbpf x:save 1");
     let file = folder.join("sav/auto.sav");
-    until("it is saved", || saved(&file, "x:set.VAL") == Some("4".to_owned()));
+    eventually("it is saved", || saved(&file, "x:set.VAL") == Some("4".to_owned()));
     let written = std::fs::read_to_string(&file).unwrap();
     let mut lines = written.lines();
     assert!(lines.next().unwrap().starts_with("# autosave R5.11 (fodo ioc "), "{written}");
@@ -275,7 +267,7 @@ fn existing_autosave_files_are_restored_with_their_macros() {
         "#x:gone.VAL Search Issued",
         "<END>"
     ]));
-    until("a copy is kept in turn", || saved(&folder.join("sav/auto.sav0"), "x:set.VAL") == Some("4".to_owned()));
+    eventually("a copy is kept in turn", || saved(&folder.join("sav/auto.sav0"), "x:set.VAL") == Some("4".to_owned()));
     assert_eq!(saved(&folder.join("sav/auto.savB"), "x:set.VAL"), Some("3.5".to_owned()));
     assert_eq!(std::fs::read_to_string(folder.join("sav/auto.sav.bu")).unwrap(), plant);
 }

@@ -12,10 +12,7 @@ use fodo_ioc::{Ioc, Policy, RunningIoc};
 use fodo_net::log::{Level, Log, LogLine};
 use fodo_net::{Channel, ClientConfig, Context, ServerConfig, Severity};
 
-#[path = "../../net/tests/ports/mod.rs"]
-mod ports;
-
-use ports::free_port;
+use fodo_testing::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

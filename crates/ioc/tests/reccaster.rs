@@ -11,9 +11,6 @@ use fodo_ioc::{Ioc, RecSyncConfig, RunningIoc, Surroundings};
 use fodo_net::log::Log;
 use fodo_net::{Context, ServerConfig, Value};
 
-#[path = "../../net/tests/ports/mod.rs"]
-mod ports;
-
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const RECORDS: &str = r#"
@@ -62,7 +59,7 @@ impl RecCeiver {
                 return Meeting(stream);
             }
             assert!(start.elapsed() < PATIENCE, "no IOC connects");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -129,7 +126,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
     };
     let config = ServerConfig::isolated();
     let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
-    let port = ports::free_port();
+    let port = fodo_testing::free_port();
     let config = RecSyncConfig {
         port,
         variables: vec!["BUILDING".to_owned(), "ENGINEER".to_owned()],

@@ -199,7 +199,7 @@ fn unsent_bytes_grow_while_the_server_does_not_read_and_are_sent_later() {
     let start = Instant::now();
     while a.unsent_bytes() > 0 {
         assert!(start.elapsed() < PATIENCE, "{} bytes", a.unsent_bytes());
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(a.get_timeout(PATIENCE).unwrap().value, large(3.0));
 }
@@ -266,7 +266,7 @@ fn many_puts_beyond_the_queue_are_sent_in_their_order() {
     let start = Instant::now();
     while a.unsent_bytes() == 0 {
         assert!(start.elapsed() < PATIENCE, "the buffers of the system take everything");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     drop(held);
     let results = putting.join().unwrap();
@@ -462,7 +462,7 @@ fn a_deferred_put_can_be_refused_later() {
             break put;
         }
         assert!(start.elapsed() < PATIENCE);
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     };
     put.refuse(PutRefusal::Rejected("the motor is stuck".into()));
 

@@ -33,7 +33,7 @@ fn await_that(what: &str, is_true: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_true() {
         assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,7 +1,6 @@
 //! Each step of connecting to a PV fails in turn, with loopback sockets that really answer searches.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
-mod ports;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod scripted;
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -22,7 +21,7 @@ use fodo_engine::Sid;
 use fodo_net::client::diagnosis::{AwaitedReply, ClaimResult, Diagnosis, SearchMethod, SearchResult};
 use fodo_net::{ClientConfig, Host, Refusal, Rights, ServedPv, Server, ServerConfig, SharedPv, Source};
 
-use ports::free_port;
+use fodo_testing::free_port;
 use scripted::{Scripted, created, error, message};
 use served::cell;
 

@@ -11,9 +11,7 @@ use fodo_net::{
     Source, Value,
 };
 
-mod ports;
-
-use ports::free_port;
+use fodo_testing::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

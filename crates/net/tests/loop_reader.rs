@@ -271,7 +271,7 @@ fn an_operation_may_outlast_the_lease_be_cancelled_or_lose_its_reader() {
             if let Some(put) = puts.lock().unwrap().pop() {
                 return put.complete();
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         };
 
         let finisher = std::thread::scope(|scope| {

@@ -1,7 +1,6 @@
 //! Servers that reply wrongly, late or not at all, and how the client handles them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
-mod ports;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod scripted;
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -22,7 +21,7 @@ use fodo_net::{
 };
 use futures_util::StreamExt;
 
-use ports::free_port;
+use fodo_testing::free_port;
 use scripted::{Scripted, created, error, message, update, value};
 use served::cell;
 
@@ -222,7 +221,7 @@ fn a_name_is_found_elsewhere_while_a_caller_reads_the_circuit_of_its_silent_serv
     let start = Instant::now();
     while y.state() != ChannelState::Connecting {
         assert!(start.elapsed() < PATIENCE, "it never connects");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 
     let config = ServerConfig { port, ..ServerConfig::isolated() };

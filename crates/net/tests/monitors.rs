@@ -23,7 +23,7 @@ fn received(monitor: &Monitor, n: u64) {
     let deadline = Instant::now() + PATIENCE;
     while monitor.counts().received < n {
         assert!(Instant::now() < deadline, "{:?}", monitor.counts());
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -130,7 +130,7 @@ fn calls_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadI
     while calls.lock().unwrap().len() < 210 {
         let counts: Vec<_> = monitors.iter().map(Monitor::counts).collect();
         assert!(Instant::now() < deadline, "{counts:?}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     let calls = std::mem::take(&mut *calls.lock().unwrap());
     let threads = calls.iter().map(|(_, _, thread)| *thread).collect();
@@ -222,7 +222,7 @@ fn closing_a_context_drops_pending_callbacks() {
     let deadline = Instant::now() + PATIENCE;
     while Arc::strong_count(&held) > 1 {
         assert!(Instant::now() < deadline, "the callback is still there");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The client with pvAccess, against a server of this crate.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_net::{
     Alarm, Array, Channel, ChannelState, ClientConfig, Context, DeferredPut, Detail, ErrorKind, EventMask, Kind, Meta,
@@ -9,9 +9,7 @@ use fodo_net::{
     Refusal, Request, Scalar, Server, ServerConfig, Severity, SharedPv, Status, Value, many,
 };
 
-mod ports;
-
-use ports::free_port;
+use fodo_testing::{eventually, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -50,15 +48,6 @@ fn next_reading(monitor: &Monitor) -> Reading {
 
 fn next_value(monitor: &Monitor) -> Value {
     next_reading(monitor).value
-}
-
-/// Waits until something is true that no event reports.
-fn wait_until(what: &str, is_it: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_it() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -213,9 +202,9 @@ fn a_put_waits_for_the_end_of_processing_and_one_without_completion_does_not() {
     x.connect_timeout(PATIENCE).unwrap();
 
     let moving = x.start_put(1.0);
-    wait_until("the put starts", || puts.lock().unwrap().len() == 1);
+    eventually("the put starts", || puts.lock().unwrap().len() == 1);
     x.put_unconfirmed(2.0).unwrap();
-    wait_until("the other put starts", || pv.reading().value == 2.0.into());
+    eventually("the other put starts", || pv.reading().value == 2.0.into());
     assert_eq!(x.get().unwrap().value, 2.0.into());
     puts.lock().unwrap().drain(..).for_each(DeferredPut::complete);
 
@@ -251,7 +240,7 @@ fn a_put_without_completion_is_sent_although_its_channel_is_dropped_at_once() {
 
     channel(&context, "x").put_unconfirmed(1.0).unwrap();
 
-    wait_until("the put arrives", || pv.reading().value == 1.0.into());
+    eventually("the put arrives", || pv.reading().value == 1.0.into());
 }
 
 #[test]
@@ -424,7 +413,7 @@ fn nothing_is_left_on_the_server_after_the_last_channel() {
 
     drop((x, monitor));
 
-    wait_until("the circuit closes", || server.observer().clients().is_empty());
+    eventually("the circuit closes", || server.observer().clients().is_empty());
     let pv: Arc<dyn Pv> = pv.into();
-    wait_until("nothing listens to the PV", || !pv.posts().has_listeners());
+    eventually("nothing listens to the PV", || !pv.posts().has_listeners());
 }

@@ -1,8 +1,6 @@
 //! Each step of connecting to a PV of pvAccess fails in turn, with loopback sockets that really answer searches.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
-mod ports;
-
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -25,7 +23,7 @@ use fodo_pva::message::Answer;
 use fodo_pva::search::{SearchRequest, SearchResponse};
 use fodo_pva::status::RequestStatus;
 
-use ports::free_port;
+use fodo_testing::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -14,8 +14,6 @@ use fodo_pva::message::{Answer, Request};
 use fodo_pva::search::{self, SearchFlags, SearchRequest, SearchResponse};
 use fodo_pva::status::RequestStatus;
 
-mod ports;
-
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Searches over pvAccess with this configuration, and not over Channel Access.
@@ -50,7 +48,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
         assert!(start.elapsed() < PATIENCE, "no connection");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -163,7 +161,7 @@ fn a_search_is_sent_as_by_pvxs_and_a_claim_opens_a_connection_to_the_claimed_por
     let start = Instant::now();
     while x.state() != ChannelState::Connecting {
         assert!(start.elapsed() < PATIENCE, "{:?}", x.state());
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -244,7 +242,7 @@ fn wait_until_found(channel: &Channel) {
     let start = Instant::now();
     while channel.state() == ChannelState::Searching {
         assert!(start.elapsed() < PATIENCE, "the claim is not used");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -375,7 +373,7 @@ fn a_name_server_that_closes_its_connections_is_reported_once_and_tried_again() 
 #[test]
 fn a_beacon_of_a_starting_server_triggers_a_search_for_absent_names() {
     let responder = Responder::new();
-    let port = ports::free_port();
+    let port = fodo_testing::free_port();
     let context = context(PvaClientConfig {
         beacon_port: Some(port),
         ..PvaClientConfig::with_addresses(vec![responder.address()])

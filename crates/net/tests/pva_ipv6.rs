@@ -1,8 +1,6 @@
 //! Client and server of pvAccess over IPv6, on loopback.
 #![expect(clippy::unwrap_used, reason = "a panic reports a failed test")]
 
-mod ports;
-
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use fodo_net::{
     PvaServerConfig, Server, ServerConfig, SharedPv, Value,
 };
 
-use ports::free_port;
+use fodo_testing::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

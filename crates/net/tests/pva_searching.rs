@@ -17,9 +17,7 @@ use fodo_pva::search::{
     LOCAL_GROUP, OriginTag, SearchFlags, SearchRequest, SearchResponse, SearchedChannel, wire_address,
 };
 
-mod ports;
-
-use ports::free_port;
+use fodo_testing::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -202,7 +200,7 @@ fn searches_of_both_protocols_use_the_same_share_of_their_source() {
     let start = std::time::Instant::now();
     while server.observer().counts().refused < 2 {
         assert!(start.elapsed() < PATIENCE, "{:?}", server.observer().counts());
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert!(!client.has_more());
 }

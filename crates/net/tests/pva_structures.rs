@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_net::{
     Channel, Completion, Context, Error, ErrorKind, Kind, Meta, Monitor, MonitorEvent, MonitorOptions, NodeValue, Peer,
@@ -10,9 +10,7 @@ use fodo_net::{
     StructureBuilder, StructurePosts, StructureType, StructuredPv, Value, many,
 };
 
-mod ports;
-
-use ports::free_port;
+use fodo_testing::{eventually, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -327,14 +325,6 @@ impl StructuredPv for Watched {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_structured_pv_of_its_own_kind_learns_of_its_listeners_and_of_cancelled_puts() {
     let (pv, read_only) = (Watched::new(false), Watched::new(true));
@@ -345,11 +335,11 @@ fn a_structured_pv_of_its_own_kind_learns_of_its_listeners_and_of_cancelled_puts
 
     let monitor = x.monitor_structure(PvRequest::default(), MonitorOptions::default());
     assert_eq!(next_structure(&monitor).get("a"), Some(&0.into()));
-    until("the PV has a listener", || pv.n_listening.load(Ordering::Relaxed) == 1 && pv.posts.has_listeners());
+    eventually("the PV has a listener", || pv.n_listening.load(Ordering::Relaxed) == 1 && pv.posts.has_listeners());
     pv.posts.post(pv.value.clone(), [1].into_iter().collect());
     next_structure(&monitor);
     let put = x.start_put_structure(PvRequest::default(), one());
-    until("the put arrives", || !pv.puts.lock().unwrap().is_empty());
+    eventually("the put arrives", || !pv.puts.lock().unwrap().is_empty());
     let number = pv.puts.lock().unwrap()[0].number();
     let error = channel(&context, "ro").put_structure(&PvRequest::default(), one()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Refused { .. }), "{error}");
@@ -357,8 +347,8 @@ fn a_structured_pv_of_its_own_kind_learns_of_its_listeners_and_of_cancelled_puts
 
     context.close();
     assert!(put.wait().is_err());
-    until("the put is cancelled", || *pv.cancelled.lock().unwrap() == [number]);
-    until("the PV has no listener", || pv.n_listening.load(Ordering::Relaxed) == 2 && !pv.posts.has_listeners());
+    eventually("the put is cancelled", || *pv.cancelled.lock().unwrap() == [number]);
+    eventually("the PV has no listener", || pv.n_listening.load(Ordering::Relaxed) == 2 && !pv.posts.has_listeners());
     drop(server);
 }
 

@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 6] = [
     &["data", "lock"],
     &["engine", "clu", "db"],
     &["ca", "pva"],
-    &["net"],
+    &["net", "testing"],
     &["ioc", "vclu"],
     &["cli", "web", "python", "java", "lab", "conformance", "xtask"],
 ];

@@ -7,10 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[path = "../../../net/tests/ports/mod.rs"]
-mod ports;
-
-pub use ports::free_port;
+pub use fodo_testing::free_port;
 
 /// The timeout after which a process counts as hung and the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -3,8 +3,6 @@
 
 mod access;
 mod checks;
-#[path = "../../../net/tests/ports/mod.rs"]
-mod ports;
 mod programs;
 mod records;
 mod scripts;
@@ -16,22 +14,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_ioc::Policy;
 use fodo_ioc::shell::{Purpose, RunConfig, Shell};
 use fodo_net::ServerConfig;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Waits for a condition; `what` it is, for the message.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 /// The output of a shell since it was last read.
 #[derive(Clone, Default)]
@@ -88,9 +77,9 @@ impl Terminal {
         };
         // Its links search where there is no IOC, and receive no beacons of other programs.
         let variables = [
-            ("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", ports::free_port())),
+            ("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", fodo_testing::free_port())),
             ("EPICS_CA_AUTO_ADDR_LIST", "NO".to_owned()),
-            ("EPICS_CA_REPEATER_PORT", ports::free_port().to_string()),
+            ("EPICS_CA_REPEATER_PORT", fodo_testing::free_port().to_string()),
         ];
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
         let (to_out, to_err) = (Box::new(out.clone()), Box::new(err.clone()));

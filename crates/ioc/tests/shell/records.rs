@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use fodo_net::{PvTable, SharedPv};
+use fodo_testing::eventually;
 
+use crate::Terminal;
 use crate::values::KINDS;
-use crate::{Terminal, until};
 
 #[test]
 fn records_are_listed_by_name_type_and_field_values() {
@@ -252,7 +253,7 @@ record(ai, "d") { field(INP, "far:away CP") }
     let none_merged = "0 updates and 0 puts merged";
 
     let connected = format!("5 links use pvAccess, 3 are connected; lost 0 times, {none_merged}\n");
-    until("the links are connected", || terminal.run("dbpvxr") == connected);
+    eventually("the links are connected", || terminal.run("dbpvxr") == connected);
     assert!(terminal.run("dbcar").starts_with("1 links lead to other IOCs, 0 are connected"));
     assert!(terminal.run("dbgf same").contains("2.5") && terminal.run("dbgf units").contains("mm"));
     let troubled = terminal.run("dbpvar * 1");
@@ -274,7 +275,7 @@ record(ai, "d") { field(INP, "far:away CP") }
     assert_eq!(troubled.lines().count(), 3, "{troubled}");
 
     terminal.run("dbpf back 7");
-    until("the put has arrived", || terminal.run("dbgf same").contains('7'));
+    eventually("the put has arrived", || terminal.run("dbgf same").contains('7'));
     assert!(terminal.run("dbpvxr back 2").contains("back.OUT \"{pva:{pv:\"x\",proc:\"PP\"}}\": connected to "));
 }
 
@@ -288,12 +289,14 @@ record(stringout, "out_a") { field(OUT, {pva:{pv:"g",field:"a",defer:true}}) }
 record(ao, "out_b") { field(OUT, {pva:{pv:"g",field:"b"}}) }
 "#,
     );
-    until("the links are connected", || terminal.run("dbpvxr").starts_with("2 links use pvAccess, 2 are connected"));
+    eventually("the links are connected", || {
+        terminal.run("dbpvxr").starts_with("2 links use pvAccess, 2 are connected")
+    });
 
     terminal.run("dbpf out_a many");
     terminal.run("dbpf out_b 5");
-    until("the other value has arrived", || terminal.run("dbgf b").contains('5'));
-    until("the alarm is raised", || terminal.run("dbgf out_a.SEVR").contains("INVALID"));
+    eventually("the other value has arrived", || terminal.run("dbgf b").contains('5'));
+    eventually("the alarm is raised", || terminal.run("dbgf out_a.SEVR").contains("INVALID"));
 
     assert!(terminal.run("dbgf out_a.STAT").contains("LINK") && terminal.run("dbgf out_a.AMSG").contains("field OUT"));
     assert!(terminal.run("dbgf out_b.SEVR").contains("NO_ALARM"));
@@ -307,8 +310,10 @@ record(ao, "out_b") { field(OUT, {pva:{pv:"g",field:"b"}}) }
 
     terminal.run("dbpf out_a 7");
     terminal.run("dbpf out_b 6");
-    until("both values have arrived", || terminal.run("dbgf a").contains('7') && terminal.run("dbgf b").contains('6'));
-    until("the link works again", || !terminal.run("dbpvxr").contains("failing"));
+    eventually("both values have arrived", || {
+        terminal.run("dbgf a").contains('7') && terminal.run("dbgf b").contains('6')
+    });
+    eventually("the link works again", || !terminal.run("dbpvxr").contains("failing"));
     assert!(terminal.run("dbgf out_a.SEVR").contains("NO_ALARM"));
 }
 
@@ -341,7 +346,7 @@ record(ai, "n:absent") { field(INP, "f:absent CP") }
     let none_merged = "0 updates and 0 puts merged";
     let connected =
         format!("4 links lead to other IOCs, 3 are connected; lost 0 times, {none_merged}; 2 connected but failing\n");
-    until("the links are connected", || near.run("dbcar") == connected);
+    eventually("the links are connected", || near.run("dbcar") == connected);
     let working = format!("n:x.INP \"f:x CP NMS\": connected to {tcp}, lost 0 times, {none_merged}\n");
     let failing = [
         format!("connected to {tcp}, no write access, lost 0 times, {none_merged}: the server refuses writing: "),
@@ -358,7 +363,7 @@ record(ai, "n:absent") { field(INP, "f:absent CP") }
 
     drop(far);
     let lost = format!("4 links lead to other IOCs, 0 are connected; lost 3 times, {none_merged}\n");
-    until("the links are lost", || near.run("dbcar") == lost);
+    eventually("the links are lost", || near.run("dbcar") == lost);
     let of_all = near.run("dbcar * 2");
     let last = format!("not connected, last to {tcp}, lost 1 times, {none_merged}: the connection was lost\n");
     assert_eq!(of_all.matches(&last).count(), 3, "{of_all}");

@@ -1,8 +1,9 @@
 //! Scripts, and what is possible before `iocInit` and after it.
 
 use fodo_ioc::shell::Flow;
+use fodo_testing::eventually;
 
-use crate::{Terminal, until};
+use crate::Terminal;
 
 #[test]
 fn groups_of_a_file_are_removed_by_a_minus_before_its_name() {
@@ -180,7 +181,7 @@ fn ioc_pause_stops_scans_until_ioc_run() {
     let n = |terminal: &mut Terminal| terminal.run("dbgf n");
     let until_scanned = |terminal: &mut Terminal| {
         let before = n(terminal);
-        until("the record is scanned", || n(terminal) != before);
+        eventually("the record is scanned", || n(terminal) != before);
     };
     until_scanned(&mut paused);
 

@@ -1,8 +1,9 @@
 //! Autosave commands.
 
 use fodo_ioc::autosave::format::{self, Content};
+use fodo_testing::eventually;
 
-use crate::{Terminal, until};
+use crate::Terminal;
 
 const DATABASE: &str = r#"
 record(ao, "x:a") { field(VAL, 1.5) info(autosaveFields, "VAL DESC") info(autosaveFields_pass0, "VAL NOPE") }
@@ -171,7 +172,7 @@ fn a_save_set_is_saved_after_changes_on_trigger_and_at_exit() {
     assert!(!terminal.folder.join("t.sav").exists());
 
     terminal.run("dbpf x:go 1");
-    until("it is saved", || saved(&terminal, "t.sav") == ["x:m=1"]);
+    eventually("it is saved", || saved(&terminal, "t.sav") == ["x:m=1"]);
 
     assert!(!terminal.folder.join("s.sav").exists());
     let running = terminal.shell.place().lock().take().unwrap();
@@ -373,7 +374,7 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
         terminal.run(&format!("dbgf x:SR_{name}")).split_once(':').unwrap().1.trim().to_owned()
     };
 
-    until("it is shown", || shown(&mut terminal, "1_Status") == "2 = 0x2");
+    eventually("it is shown", || shown(&mut terminal, "1_Status") == "2 = 0x2");
 
     for (name, expected) in [
         ("status", "2 = 0x2"),
@@ -431,7 +432,7 @@ fn the_status_records_show_a_restore_that_failed() {
     }
 
     // The text is written after the number.
-    until("it is shown", || terminal.run("dbgf x:SR_rebootStatusStr").ends_with("\"no good file\"\n"));
+    eventually("it is shown", || terminal.run("dbgf x:SR_rebootStatusStr").ends_with("\"no good file\"\n"));
 
     assert!(terminal.run("dbgf x:SR_rebootStatus").ends_with("1 = 0x1\n"));
 }

@@ -9,10 +9,10 @@ use fodo_engine::Cid;
 use fodo_net::{ChannelState, ClientConfig, Context, ErrorKind, ServedPv, Server, ServerConfig, SharedPv, Source};
 use socket2::{Domain, Socket, Type};
 
+use crate::PATIENCE;
 use crate::cell::{Cell, Table, client, client_at, local, number, quiet, serve};
-use crate::ports::free_port;
 use crate::raw::{Raw, create};
-use crate::{PATIENCE, eventually};
+use fodo_testing::{eventually, free_port};
 
 /// A port that neither accepts nor refuses connections: its queue is full, and others wait for a place in it.
 fn full_port() -> (TcpListener, Vec<Socket>) {
@@ -112,19 +112,19 @@ fn channels_of_a_restarted_server_reconnect_quickly_without_a_search_storm() {
     let context = client_at(port);
     let channels: Vec<_> = (0..N).map(|index| context.channel(&format!("pv:{index:06}")).unwrap()).collect();
     let n_active = || channels.iter().filter(|channel| channel.state() == ChannelState::Active).count();
-    eventually(|| n_active() == N);
+    eventually("all channels are active", || n_active() == N);
 
     drop(server);
     let absent = UdpSocket::bind(local(port)).unwrap();
     absent.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    eventually(|| n_active() == 0);
+    eventually("no channel is active", || n_active() == 0);
     let (mut n_datagrams, mut buffer, silent) = (0, [0; 2048], Instant::now());
     while silent.elapsed() < Duration::from_secs(1) {
         n_datagrams += usize::from(absent.recv_from(&mut buffer).is_ok());
     }
     drop(absent);
     let _server = start();
-    eventually(|| n_active() == N);
+    eventually("all channels are active", || n_active() == N);
 
     // A name takes 32 bytes of 1024; periods double from 32 ms.
     assert!(n_datagrams < 6 * N * 32 / 1000, "{n_datagrams} datagrams in the first second");

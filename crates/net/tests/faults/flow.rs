@@ -9,8 +9,8 @@ use fodo_net::{Alarm, Array, Monitor, MonitorEvent, MonitorOptions, Reading, Sev
 
 use crate::PATIENCE;
 use crate::cell::{Cell, N_POSTS, Table, client, client_at, number, quiet, serve};
-use crate::ports::free_port;
 use crate::raw::{DOUBLE, Raw, bare, create, echo, subscribe, with};
+use fodo_testing::free_port;
 
 /// The next update; other events are ignored.
 fn update(monitor: &Monitor) -> Reading {

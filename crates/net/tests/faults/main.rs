@@ -9,23 +9,12 @@ mod log;
 #[cfg(target_os = "linux")]
 mod network;
 mod panics;
-#[path = "../ports/mod.rs"]
-mod ports;
 mod quota;
 mod raw;
 mod rights;
 mod server;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Timeout of everything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until a condition holds that is not signalled.
-fn eventually(holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "the condition is not met in time");
-        std::thread::yield_now();
-    }
-}

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{ClientConfig, Context, Monitor, MonitorEvent, MonitorOptions, Quotas, Reading, Server, ServerConfig};
+use fodo_testing::eventually;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::PATIENCE;
 use crate::cell::{Cell, Table, number, quiet};
-use crate::{PATIENCE, eventually};
 
 /// The addresses of the servers' host and the clients' host. Source: RFC 5737, addresses for documentation.
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -165,7 +166,7 @@ fn cut(wire: &Wire) {
 
     wire.client.does("ip link set wire down").unwrap();
     let start = Instant::now();
-    eventually(|| {
+    eventually("both circuits are closed", || {
         table.0["busy"].set(start.elapsed().as_secs_f64());
         std::thread::sleep(Duration::from_millis(10));
         !table.0["idle"].has_listeners() && !table.0["busy"].has_listeners()
@@ -173,7 +174,7 @@ fn cut(wire: &Wire) {
     let took = start.elapsed();
     let events_of_cut = monitors.each_ref().map(next_other_event);
     wire.client.does("ip link set wire up").unwrap();
-    eventually(|| table.0["idle"].has_listeners() && table.0["busy"].has_listeners());
+    eventually("both subscriptions exist", || table.0["idle"].has_listeners() && table.0["busy"].has_listeners());
     table.0["busy"].set(-1.0);
 
     assert!(took >= silence.mul_f64(0.8), "{took:?}: not before its time");

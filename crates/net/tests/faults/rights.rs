@@ -8,9 +8,9 @@ use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
 use fodo_engine::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_net::{Peer, Rights};
+use fodo_testing::eventually;
 
 use crate::cell::{Cell, Table, serve};
-use crate::eventually;
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, subscribe, with};
 
 fn nothing(_: &Peer) -> Rights {
@@ -85,7 +85,7 @@ fn losing_read_access_is_reported_and_pauses_updates() {
     signal.notify_changed();
     assert_eq!(said(&mut raw), rights_of(0, false, false));
     assert_eq!(said(&mut raw), update(Eca::NORDACCESS, 1, &[0; 8]));
-    eventually(|| !x.has_listeners());
+    eventually("the subscription has ended", || !x.has_listeners());
     x.set(2.0);
     x.allow(everything);
     signal.notify_changed();

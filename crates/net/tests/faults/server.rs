@@ -8,10 +8,11 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
 use fodo_engine::{Cid, Ioid, Sid};
+use fodo_testing::eventually;
 
+use crate::PATIENCE;
 use crate::cell::{Cell, Table, client, local, number, serve};
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};
-use crate::{PATIENCE, eventually};
 
 // Row 77 of docs/reference/faults.md.
 #[test]
@@ -79,14 +80,14 @@ fn a_put_of_a_lost_client_completes_without_a_reply_to_other_clients() {
     let slow = &table.0["slow"];
     let mut dying = Raw::with_channel(server.tcp_port(), "slow");
     dying.send(&[subscribe(1), put(7)]);
-    eventually(|| slow.n_held() == 1);
+    eventually("a put is held", || slow.n_held() == 1);
     drop(dying);
-    eventually(|| !slow.has_listeners());
+    eventually("the subscription has ended", || !slow.has_listeners());
 
     // One of them reuses the index of the closed circuit.
     let mut others: Vec<Raw> = (0..8).map(|_| Raw::with_channel(server.tcp_port(), "slow")).collect();
     others.iter_mut().for_each(|other| other.send(&[put(9)]));
-    eventually(|| slow.n_held() == 9);
+    eventually("nine puts are held", || slow.n_held() == 9);
     slow.complete(1);
     for other in &mut others {
         other.send(&[echo()]);
@@ -107,7 +108,7 @@ fn a_queued_put_can_be_rejected_and_is_cancelled_with_its_channel_or_client() {
     let mut raw = Raw::with_channel(server.tcp_port(), "slow");
 
     raw.send(&[put(1)]);
-    eventually(|| slow.n_held() == 1);
+    eventually("a put is held", || slow.n_held() == 1);
     slow.refuse();
     assert_eq!(raw.hear().unwrap().0, put_answer(1, Eca::NOWTACCESS));
 
@@ -119,9 +120,9 @@ fn a_queued_put_can_be_rejected_and_is_cancelled_with_its_channel_or_client() {
     raw.send(&[create(1, "slow")]);
     raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
     raw.send(&[put(4)]);
-    eventually(|| slow.n_held() == 3);
+    eventually("three puts are held", || slow.n_held() == 3);
     drop(raw);
-    eventually(|| slow.cancelled().len() == 3);
+    eventually("three puts are cancelled", || slow.cancelled().len() == 3);
 }
 
 // Row 22 of docs/reference/faults.md.
@@ -132,11 +133,11 @@ fn a_client_that_disconnects_during_a_put_leaves_nothing_behind() {
     for n_bytes in 0..24 {
         let mut dying = Raw::with_channel(server.tcp_port(), "x");
         dying.send(&[subscribe(1), put(7)[..n_bytes].to_vec()]);
-        eventually(|| table.0["x"].has_listeners());
+        eventually("the subscription exists", || table.0["x"].has_listeners());
     }
 
-    eventually(|| !table.0["x"].has_listeners());
-    eventually(|| Arc::strong_count(&table.0["x"]) == 1);
+    eventually("the subscription has ended", || !table.0["x"].has_listeners());
+    eventually("the channel is closed", || Arc::strong_count(&table.0["x"]) == 1);
     assert_eq!(number(&client(&server).channel("x").unwrap().get_timeout(PATIENCE).unwrap()), 1.5);
 }
 
@@ -256,5 +257,7 @@ fn a_client_with_100_circuits_is_served_and_leaves_nothing_behind() {
     assert!(table.0["x"].has_listeners());
     drop(circuits);
 
-    eventually(|| !table.0["x"].has_listeners() && Arc::strong_count(&table.0["x"]) == 1);
+    eventually("channel and subscription are closed", || {
+        !table.0["x"].has_listeners() && Arc::strong_count(&table.0["x"]) == 1
+    });
 }

@@ -79,7 +79,7 @@ impl Served {
                 return line.clone();
             }
             assert!(start.elapsed() < PATIENCE, "no {text:?} in {:?}", self.log.lock().unwrap());
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
