@@ -199,12 +199,10 @@ fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Pat
         }
         output_of(root, &mut mvn).map_err(|why| with_crashes(why, &logs))
     };
-    // Downloads what the tests need, which have no network. Also compiles.
+    // Downloads what the tests need, which have no network. Also compiles. One class runs, because Maven downloads what runs
+    // tests only when there is one to run.
     if newest.is_none() {
-        downloaded_by(
-            root,
-            maven(root, oldest).args(["verify", "-Dtest=NoTest", "-Dsurefire.failIfNoSpecifiedTests=false"]),
-        )?;
+        downloaded_by(root, maven(root, oldest).args(["verify", "-Dtest=ValueTest"]))?;
     }
     let (failed, summary, durations) = match run(&[]) {
         Ok(printed) => (Vec::new(), totals(&printed), durations(&printed)),

@@ -378,7 +378,7 @@ fn debug_output_contains_names_addresses_and_settings() {
 
     for (text, parts) in [
         (format!("{x:?}"), vec!["lab:x", &circuit]),
-        (format!("{context:?}"), vec!["Search { config: ClientConfig", "Deadlines { timeout: 5s", &circuit]),
+        (format!("{context:?}"), vec!["Search { config: ClientConfig", "Deadlines { timeout: 30s", &circuit]),
         (format!("{monitor:?}"), vec!["MonitorCore { options: MonitorOptions"]),
         (format!("{searching:?}"), vec!["ResolvedNames { hosts: [Host { name: \"no-such-host.invalid\""]),
         (format!("{:?}", PvTable::from([("lab:y", SharedPv::new(1.5))])), vec!["lab:y"]),
