@@ -59,17 +59,19 @@ pub struct TestStep {
 pub enum Outcome {
     /// The check passed; contains a message that may be empty.
     Passed(String),
-    /// Each test passed, some perhaps not at first.
+    /// Tests ran; the check passed if none failed each time.
     Tested(TestReport),
     /// The check could not run here; contains the reason.
     Skipped(String),
 }
 
-/// The results of tests that all passed in the end.
+/// The results of tests.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct TestReport {
     /// The number of tests.
     pub summary: String,
+    /// The tests that failed, and failed when they ran again, with their first messages.
+    pub failed: Vec<FailedTest>,
     /// The tests that passed only when they ran again, alone.
     pub unstable: Vec<FailedTest>,
     /// How long each test took, if its runner says so.
@@ -85,13 +87,33 @@ pub struct FailedTest {
     pub message: String,
 }
 
+impl FailedTest {
+    /// The lines that tell of it.
+    fn reported_as(&self, verb: &str) -> Vec<String> {
+        let message = self.message.lines().map(|line| format!("    {line}"));
+        std::iter::once(format!("{} {verb}:", self.name)).chain(message).collect()
+    }
+}
+
 impl Outcome {
     /// The word and the message for the report.
-    fn words(&self) -> (&'static str, &str) {
+    fn words(&self) -> (&'static str, String) {
         match self {
-            Outcome::Passed(summary) => ("ok", summary),
-            Outcome::Tested(report) => ("ok", &report.summary),
-            Outcome::Skipped(why) => ("SKIPPED", why),
+            Outcome::Passed(summary) => ("ok", summary.clone()),
+            Outcome::Tested(report) => {
+                let word = if report.failed.is_empty() { "ok" } else { "FAILED" };
+                let failed = report.failed.iter().map(|test| test.reported_as("failed").join("\n"));
+                let unstable = report.unstable.iter().map(|test| test.reported_as("is unstable").join("\n"));
+                (
+                    word,
+                    std::iter::once(report.summary.clone())
+                        .chain(failed)
+                        .chain(unstable)
+                        .collect::<Vec<_>>()
+                        .join("\n"),
+                )
+            }
+            Outcome::Skipped(why) => ("SKIPPED", why.clone()),
         }
     }
 }
@@ -178,25 +200,30 @@ impl<'a> Steps<'a> {
         };
         let (word, message) = match &result {
             Ok(outcome) => outcome.words(),
-            Err(why) => ("FAILED", why.as_str()),
+            Err(why) => ("FAILED", why.clone()),
         };
         let message = message.trim_end();
         let gap = if message.contains('\n') { "\n" } else { "  " };
         println!("     {word} {seconds:.1} s{}{message}", if message.is_empty() { "" } else { gap });
-        // A step that was skipped leaves out what it would have prepared, and the tests leave out what needs that.
-        self.ended.insert(step.name, result.is_ok());
+        let mut failed: Option<Vec<String>> = None;
         match result {
             Ok(Outcome::Passed(_)) => self.n_passed += 1,
             Ok(Outcome::Tested(report)) => {
-                self.n_passed += 1;
-                report.unstable.iter().for_each(|test| println!("     unstable: {}", test.name));
                 self.unstable.extend(report.unstable);
                 self.durations.extend(report.durations);
+                if report.failed.is_empty() {
+                    self.n_passed += 1;
+                } else {
+                    failed = Some(report.failed.iter().flat_map(|test| test.reported_as("failed")).collect());
+                }
             }
             Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
-            Err(why) => {
-                self.failed.push(FailedStep { name: step.name, title: step.title, reasons: reasons_in(&why) });
-            }
+            Err(why) => failed = Some(reasons_in(&why)),
+        }
+        // A step that was skipped leaves out what it would have prepared, and the tests leave out what needs that.
+        self.ended.insert(step.name, failed.is_none());
+        if let Some(reasons) = failed {
+            self.failed.push(FailedStep { name: step.name, title: step.title, reasons });
         }
         Ok(())
     }
@@ -211,9 +238,10 @@ impl<'a> Steps<'a> {
     /// Prints the summary; fails if a step failed, or if too many tests are unstable.
     pub fn finish(mut self) -> Result<(), String> {
         println!("{}", self.slowest());
-        for FailedTest { name, message } in &self.unstable {
-            println!("unstable: {name} passed only when it ran again, alone; at first:");
-            message.lines().for_each(|line| println!("    {line}"));
+        for test in &self.unstable {
+            test.reported_as("is unstable: it passed only when it ran again, alone; at first")
+                .iter()
+                .for_each(|line| println!("{line}"));
         }
         for FailedStep { name, title, reasons } in &self.failed {
             println!("failed: {name}: {title}");
@@ -410,11 +438,12 @@ mod tests {
     }
 
     fn ended(names: &[&str]) -> Result<(), String> {
-        const STEPS: [TestStep; 5] = [
+        const STEPS: [TestStep; 6] = [
             TestStep { name: "good", title: "", needs: &[], run: |_| Ok(Outcome::Passed(String::new())) },
             TestStep { name: "bad", title: "", needs: &["good"], run: |_| Err("no".into()) },
             TestStep { name: "absent", title: "", needs: &[], run: |_| Ok(Outcome::Skipped("not here".into())) },
             TestStep { name: "later", title: "", needs: &["good", "bad"], run: |_| panic!("what it needs failed") },
+            TestStep { name: "tested", title: "", needs: &[], run: |_| Ok(Outcome::Tested(with_a_failure())) },
             TestStep { name: "shaky", title: "", needs: &[], run: |_| Ok(Outcome::Tested(shaky(UNSTABLE_MAX))) },
         ];
         let root = root();
@@ -428,6 +457,18 @@ mod tests {
     fn shaky(n: usize) -> TestReport {
         let unstable = (0..n).map(|index| FailedTest { name: format!("t{index}"), message: "why".into() }).collect();
         TestReport { unstable, ..TestReport::default() }
+    }
+
+    fn with_a_failure() -> TestReport {
+        TestReport { failed: shaky(1).unstable, ..shaky(1) }
+    }
+
+    #[test]
+    fn a_step_whose_tests_fail_names_each_with_its_message_and_the_unstable_ones() {
+        let (word, message) = Outcome::Tested(with_a_failure()).words();
+
+        assert_eq!((word, message.as_str()), ("FAILED", "\nt0 failed:\n    why\nt0 is unstable:\n    why"));
+        assert_eq!(ended(&["tested"]), Err("0 passed, 1 failed".to_string()));
     }
 
     #[test]
