@@ -39,6 +39,7 @@ next to it: a raw socket that moves as many bytes. A result is printed only if e
 const AFTER_HELP: &str = "\
 Examples:
   fodo lab run quick                          every question of the studies, all clients: two minutes or less
+  fodo lab run quick --all                    every table instead of one page
   fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within 75 minutes
@@ -96,6 +97,9 @@ struct RunArguments {
     /// Also write the run to this file, with every repetition; "-" writes to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Print every table, with what was published and why numbers are missing, instead of one page.
+    #[arg(long)]
+    all: bool,
     /// Write the report, a page of HTML with Markdown and CSV, to this directory instead of a temporary one.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -282,7 +286,8 @@ fn measure(arguments: RunArguments) -> ExitCode {
 fn show(result: &ResultFile, arguments: &RunArguments) -> Result<(), ExitCode> {
     let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     if !json_only {
-        print(&tables::tables(result));
+        let is_whole = arguments.all || result.rows.iter().any(ResultRow::is_of_study);
+        print(&if is_whole { tables::tables(result) } else { tables::one_page(result) });
         let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
         match report::verb::pages(result, &result.suite, &directory) {
             Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),
