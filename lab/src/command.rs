@@ -38,7 +38,7 @@ next to it: a raw socket that moves as many bytes. A result is printed only if e
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                          every question of the studies, all clients: two minutes or less
+  fodo lab run quick                          every question, Fodo beside four peers on one page: two minutes or less
   fodo lab run quick --all                    every table instead of one page
   fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
@@ -145,7 +145,7 @@ struct RunArguments {
 /// The suites by the names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SuiteName {
-    /// Every question at one or two points, by every client: two minutes or less.
+    /// Every question at one or two points on two cores, by Fodo, libca, PSI's ca, aioca and p4p: two minutes or less.
     Quick,
     /// Every question at the points of the studies and all loads, by every client from every server: at most 75 minutes.
     Full,
@@ -191,7 +191,18 @@ fn defaults(suite: Suite) -> (Vec<ClientUnderTest>, &'static [ServerKind]) {
             vec![ClientUnderTest::Fodo, ClientUnderTest::FodoJava, ClientUnderTest::PsiCa],
             &[ServerKind::Fodo, ServerKind::SoftIoc],
         ),
-        _ => (ClientUnderTest::of(LabProtocol::Ca), &[ServerKind::Fodo, ServerKind::SoftIoc]),
+        // As many as fit into two minutes.
+        Suite::Quick => (
+            vec![
+                ClientUnderTest::Fodo,
+                ClientUnderTest::Libca,
+                ClientUnderTest::PsiCa,
+                ClientUnderTest::Aioca,
+                ClientUnderTest::P4p,
+            ],
+            &[ServerKind::Fodo, ServerKind::SoftIoc],
+        ),
+        Suite::Full | Suite::Ioc => (ClientUnderTest::of(LabProtocol::Ca), &[ServerKind::Fodo, ServerKind::SoftIoc]),
     }
 }
 

@@ -8,7 +8,7 @@ use super::number;
 use crate::result::{LabProtocol, ResultFile, ResultRow, RowVerdict};
 
 /// The maximum width of the first column, in characters.
-const LABEL_WIDTH: usize = 54;
+const LABEL_WIDTH: usize = 62;
 
 /// The heads of the columns.
 const HEADS: [&str; 5] = ["", "Fodo", "fastest peer", "peer/Fodo", "floors"];
@@ -60,7 +60,8 @@ fn line(section: &Section<'_>) -> Option<[String; 5]> {
 fn best<'a, 'b: 'a>(
     rows: impl Iterator<Item = &'a (Contender<'b>, &'b ResultRow)>,
 ) -> Option<(Contender<'b>, &'b ResultRow)> {
-    let cost = |row: &ResultRow| row.median_per_operation().map_or(f64::INFINITY, |m| if row.is_rate() { -m } else { m });
+    let cost =
+        |row: &ResultRow| row.median_per_operation().map_or(f64::INFINITY, |m| if row.is_rate() { -m } else { m });
     rows.copied().min_by(|(_, one), (_, other)| cost(one).total_cmp(&cost(other)))
 }
 
