@@ -169,10 +169,11 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Starts a step that needs no other, in the background; [`Steps::run`] waits for its end.
+    /// Starts a step in the background if those that it needs have passed; [`Steps::run`] waits for its end.
     pub fn start(&mut self, name: &str) -> Result<(), String> {
         let (step, root) = (self.named(name)?, self.root.to_path_buf());
-        if !self.ended.contains_key(step.name) {
+        let can_run = step.needs.iter().all(|needed| self.ended.get(needed) == Some(&true));
+        if can_run && !self.ended.contains_key(step.name) {
             let run = step.run;
             self.background.insert(step.name, std::thread::spawn(move || timed(|| run(&root))));
         }
@@ -486,16 +487,21 @@ mod tests {
 
     #[test]
     fn a_step_in_the_background_counts_once_when_it_is_its_turn() {
-        const STEPS: [TestStep; 1] =
-            [TestStep { name: "slow", title: "", needs: &[], run: |_| Err("too slow".into()) }];
+        const STEPS: [TestStep; 2] = [
+            TestStep { name: "slow", title: "", needs: &[], run: |_| Err("too slow".into()) },
+            TestStep { name: "next", title: "", needs: &["slow"], run: |_| panic!("what it needs failed") },
+        ];
         let root = root();
         let mut steps = Steps::new(&root, &STEPS);
 
+        steps.start("next").unwrap();
         steps.start("slow").unwrap();
         steps.run("slow").unwrap();
         steps.start("slow").unwrap();
+        steps.start("next").unwrap();
+        steps.run("next").unwrap();
 
-        assert_eq!(steps.finish(), Err("0 passed, 1 failed".to_string()));
+        assert_eq!(steps.finish(), Err("0 passed, 2 failed".to_string()));
     }
 
     #[test]
