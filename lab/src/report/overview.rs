@@ -37,9 +37,10 @@ pub fn overview(result: &ResultFile) -> String {
 /// The line of a section, at the point with the most results; `None` if Fodo has none.
 fn line(section: &Section<'_>) -> Option<[String; 5]> {
     let rows = section.at(section.best_point()?);
-    let is_fodo = |contender: &Contender<'_>| contender.client == "fodo" || contender.client.starts_with("fodo-");
-    let (_, ours) = best(rows.iter().filter(|(contender, _)| is_fodo(contender)))?;
-    let peer = best(rows.iter().filter(|(contender, _)| !is_fodo(contender) && !contender.is_floor()));
+    // With its defaults, which other clients of Fodo do not have.
+    let (_, ours) = best(rows.iter().filter(|(contender, _)| contender.client == "fodo"))?;
+    let is_peer = |contender: &Contender<'_>| !contender.client.starts_with("fodo") && !contender.is_floor();
+    let peer = best(rows.iter().filter(|(contender, _)| is_peer(contender)));
     let ratio = peer.and_then(|(_, theirs)| {
         let (ours, theirs) = (ours.median_per_operation()?, theirs.median_per_operation()?);
         let ratio = if section.rows().iter().any(|row| row.is_rate()) { ours / theirs } else { theirs / ours };
@@ -73,7 +74,10 @@ fn shown(row: &ResultRow) -> String {
 fn label(section: &Section<'_>, row: &ResultRow) -> String {
     let what = if section.question.starts_with('L') {
         let title = section.title.split(['?', ':']).next().unwrap_or_default();
-        format!("{title}, {}", section.variant)
+        match section.variant {
+            "none" => title.to_owned(),
+            variant => format!("{variant}: {title}"),
+        }
     } else {
         section.line(row.point)
     };
@@ -154,13 +158,43 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn a_question_has_one_line_with_the_fastest_peer_of_any_server() {
+    fn a_question_has_a_line_for_each_variant_with_the_fastest_peer_of_any_server() {
         let run = whole();
 
         let text = overview(&run);
 
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("Q16")).collect();
-        assert_eq!(lines.len(), 2, "one PV, and a PV each: {text}");
+        assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].starts_with("Q16 Connecting 1\u{202f}000 channels asynchronously, one PV"), "{text}");
+        assert!(lines[0].contains("libca with"), "{text}");
+        assert!(text.contains("0 unexplained") && text.contains("pyepics not run"), "{text}");
+    }
+
+    #[test]
+    fn the_ratio_is_above_one_where_fodo_is_faster_for_times_and_for_rates() {
+        let row = |client: &str, unit: &str, median| {
+            let mut row = ResultRow {
+                question: "L6".into(),
+                title: "How many?".into(),
+                series: "two cores".into(),
+                variant: "p99".into(),
+                client: client.into(),
+                server: "fodo".into(),
+                unit: unit.into(),
+                samples: vec![median; 3],
+                verdict: RowVerdict::Measured,
+                ..ResultRow::default()
+            };
+            row.summarize(1);
+            row
+        };
+        let of = |unit, ours, spinning, theirs| {
+            let mut run = ResultFile::new("quick", "2024-02-29T12:00:00Z");
+            run.rows = vec![row("fodo", unit, ours), row("fodo-spin", unit, spinning), row("libca", unit, theirs)];
+            overview(&run)
+        };
+
+        assert!(of("ns", 200.0, 10.0, 500.0).contains("2.50x"));
+        assert!(of("updates/s", 500.0, 900.0, 200.0).contains("2.50x"));
     }
 }
