@@ -260,7 +260,7 @@ fn record_error(py: Python<'_>, name: &str, error: &RecordError) -> PyErr {
         RecordError::Put { pv, error } => ("Refused", pv.as_str(), error.to_string()),
         RecordError::Stopped { pv } => ("Closed", pv.as_str(), "the IOC has stopped".to_owned()),
     };
-    let exception = error::instance(py, class, &PyString::new(py, pv), &reason, None);
+    let exception = error::instance(py, class, &PyString::new(py, pv), &reason, None, None);
     exception.map_or_else(|failure| failure, PyErr::from_value)
 }
 

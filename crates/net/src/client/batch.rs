@@ -221,20 +221,25 @@ impl BatchEnd {
 pub(crate) enum Failure {
     Refused(Refusal),
     WrongReply(WrongReply),
-    /// The request is invalid, and why.
-    Misuse(String),
+    /// The request is invalid: what is wrong, and what to do.
+    Misuse(String, &'static str),
     Disconnected,
     Closed,
 }
 
 impl Failure {
+    /// The type of the PV cannot hold the value, for this reason.
+    pub(crate) fn unsendable(reason: impl ToString) -> Failure {
+        Failure::Misuse(reason.to_string(), "send a value that the type of the PV can hold")
+    }
+
     /// The same as a refusal, for a subscription.
     pub(super) fn into_refusal(self) -> Refusal {
         match self {
             Failure::Refused(refusal) => refusal,
-            Failure::Misuse(text) => Refusal::Reported { text },
+            Failure::Misuse(reason, advice) => Refusal::Reported { text: format!("{reason}; {advice}") },
             Failure::WrongReply(reply) => Refusal::Reported { text: reply.to_string() },
-            Failure::Disconnected | Failure::Closed => Refusal::Channel,
+            Failure::Disconnected | Failure::Closed => Refusal::Channel { text: String::new() },
         }
     }
 
@@ -242,7 +247,7 @@ impl Failure {
         let kind = match self {
             Failure::Refused(refusal) => ErrorKind::Refused { server, refusal },
             Failure::WrongReply(reply) => ErrorKind::WrongReply { server, reply },
-            Failure::Misuse(reason) => ErrorKind::Misuse { reason },
+            Failure::Misuse(reason, advice) => ErrorKind::Misuse { reason, advice },
             Failure::Disconnected => ErrorKind::Disconnected { server },
             Failure::Closed => ErrorKind::ContextClosed,
         };

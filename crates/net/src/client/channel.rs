@@ -19,7 +19,7 @@ pub(crate) use self::checked_put::CheckedPut;
 pub use self::handle::Channel;
 use self::state::{ChannelPhase, State};
 pub(super) use self::state::{Responsiveness, Trouble};
-pub(super) use self::structured::ONLY_PVA;
+pub(super) use self::structured::{ONLY_PVA, REQUEST_WITH_PVA};
 use super::circuit::{Afterwards, Circuit, MonitorSubscriptions, ServerChannel};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
@@ -251,7 +251,7 @@ impl ChannelCore {
         if let Some(until) = &mut state.until_active {
             until.is_sought = false;
         }
-        if let Trouble::Refused(_, Refusal::Channel) = trouble {
+        if let Trouble::Refused(_, Refusal::Channel { .. }) = &trouble {
             for (operation, _) in state.until_active().waiting.drain(..) {
                 let error = trouble.error(&self.name, Duration::ZERO);
                 afterwards.woken.push(operation.end(Err(error)));
@@ -290,7 +290,7 @@ impl ChannelCore {
                 Error::new(self.name(), ErrorKind::NoReply { server: circuit.server(), after })
             }
             (_, Some(trouble)) => trouble.error(&self.name, after),
-            (_, None) => Error::new(self.name(), ErrorKind::NotFound { after }),
+            (_, None) => Error::new(self.name(), ErrorKind::NotFound { protocol: self.protocol, after }),
         }
     }
 
