@@ -66,7 +66,7 @@ pub(super) struct Activated {
 }
 
 /// Where an operation can be issued if not on the circuit that was tried.
-pub(super) enum Elsewhere {
+pub(super) enum OtherRoute {
     /// On this circuit.
     OnCircuit(Arc<Circuit>),
     /// Not in a batch: its channel is not active, its request is refused, or the queue of the circuit is full.
@@ -220,14 +220,14 @@ impl ChannelCore {
         &self,
         task: &OperationTask,
         circuit: &Arc<Circuit>,
-    ) -> Result<ServerChannel, Elsewhere> {
+    ) -> Result<ServerChannel, OtherRoute> {
         let state = self.state.lock();
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
-            ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::Individually),
+            ChannelPhase::Active(..) if !state.allows(task) => Err(OtherRoute::Individually),
             ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
-            ChannelPhase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
-            _ => Err(Elsewhere::Individually),
+            ChannelPhase::Active(on, ..) => Err(OtherRoute::OnCircuit(on.clone())),
+            _ => Err(OtherRoute::Individually),
         }
     }
 

@@ -10,7 +10,7 @@ use fodo_engine::role::Reader;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure, PieceEnd};
-use super::super::channel::{ChannelCore, Elsewhere, ONLY_PVA, REQUEST_WITH_PVA};
+use super::super::channel::{ChannelCore, ONLY_PVA, OtherRoute, REQUEST_WITH_PVA};
 use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask};
 use super::{Circuit, CircuitPhase, ClientMachine, Expected, InProgress, ServerChannel, State, Unsent};
 use crate::{Protocol, limit};
@@ -99,14 +99,14 @@ impl Circuit {
     }
 
     /// Issues some of the `operations`, given by their indices, and sends them, so that the server can work meanwhile.
-    /// Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
+    /// Adds the indices of issued operations to `issued`, and calls `reroute` for the others.
     pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
         operations: &mut impl Iterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
-        elsewhere: &mut impl FnMut(usize, Elsewhere),
+        reroute: &mut impl FnMut(usize, OtherRoute),
     ) -> PieceEnd {
         let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
@@ -124,7 +124,7 @@ impl Circuit {
             let server_channel = match channel.server_channel_for(task, self) {
                 Ok(server_channel) => server_channel,
                 Err(other) => {
-                    elsewhere(index, other);
+                    reroute(index, other);
                     continue;
                 }
             };
@@ -134,7 +134,7 @@ impl Circuit {
                 batch.issued(channel.cid(), expected);
                 issued.push(index);
             } else {
-                elsewhere(index, Elsewhere::Individually);
+                reroute(index, OtherRoute::Individually);
             }
         }
         if end != PieceEnd::More
