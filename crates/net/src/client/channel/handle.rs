@@ -66,7 +66,7 @@ pub struct Channel(Arc<ChannelCore>);
 
 impl Clone for Channel {
     fn clone(&self) -> Channel {
-        // Cannot overflow: four billion clones need more memory than the machine has.
+        // Cannot overflow: four billion clones need more memory than a host has.
         self.0.n_handles.fetch_add(1, Ordering::Relaxed);
         Channel(self.0.clone())
     }
