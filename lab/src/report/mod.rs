@@ -10,7 +10,6 @@ mod java_tables;
 mod markdown;
 mod model;
 pub mod number;
-mod page;
 mod plot;
 pub mod published;
 pub mod study_tables;
