@@ -272,7 +272,7 @@ impl Deadline {
     fn whole(&self, error: Error) -> Error {
         let after = self.timeout;
         match *error.kind() {
-            ErrorKind::NotFound { .. } => Error::new(error.pv(), ErrorKind::NotFound { after }),
+            ErrorKind::NotFound { protocol, .. } => Error::new(error.pv(), ErrorKind::NotFound { protocol, after }),
             ErrorKind::NoReply { server, .. } => Error::new(error.pv(), ErrorKind::NoReply { server, after }),
             _ => error,
         }
@@ -356,10 +356,14 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(5));
         let server = "10.0.0.1:5064".parse().unwrap();
 
-        let missing = deadline.whole(Error::new("x", ErrorKind::NotFound { after: Duration::ZERO }));
+        let missing =
+            deadline.whole(Error::new("x", ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::ZERO }));
         let silent = deadline.whole(Error::new("x", ErrorKind::NoReply { server, after: Duration::ZERO }));
 
-        assert_eq!(missing, Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) }));
+        assert_eq!(
+            missing,
+            Error::new("x", ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::from_secs(5) })
+        );
         assert_eq!(silent, Error::new("x", ErrorKind::NoReply { server, after: Duration::from_secs(5) }));
         assert!(deadline.left() <= Duration::from_secs(5) && deadline.left() > Duration::from_secs(1));
     }

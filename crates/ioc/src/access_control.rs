@@ -24,19 +24,19 @@ pub struct Policy {
     /// Hosts are identified by the address they connect from, not by the name they send.
     ///
     /// The same as `asCheckClientIP` of EPICS Base: host names in the file are resolved when it is read.
-    pub goes_by_address: bool,
+    pub checks_client_address: bool,
     /// No client may write, regardless of the access file.
     pub is_read_only: bool,
     /// Called for each successful put: with an access file for puts under TRAPWRITE, otherwise for all puts.
     ///
     /// It must not block, because it is called while no other record can be processed.
-    pub tell_put: Option<PutCallback>,
+    pub put_listener: Option<PutCallback>,
 }
 
 /// A callback that receives puts.
 pub type PutCallback = Box<dyn Fn(PutEvent) + Send + Sync>;
 
-/// A successful put, as passed to [`Policy::tell_put`].
+/// A successful put, as passed to [`Policy::put_listener`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutEvent {
     /// The time of the put.
@@ -146,15 +146,15 @@ impl AccessControl {
 
     /// Whether puts of this client to the field are reported.
     pub fn reports_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
-        let may_log = self.policy.tell_put.is_some() && self.logged() != PutFilter::Nothing;
+        let may_log = self.policy.put_listener.is_some() && self.logged() != PutFilter::Nothing;
         may_log && self.decide(database, field, by).is_logged
     }
 
     /// Reports a successful put.
     pub fn report_put(&self, note: PutEvent) {
         let is_logged = self.logged() == PutFilter::Everything || note.old != note.new;
-        if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
-            tell(note);
+        if let Some(listener) = self.policy.put_listener.as_ref().filter(|_| is_logged) {
+            listener(note);
         }
     }
 
@@ -175,7 +175,7 @@ impl AccessControl {
     fn decide(&self, database: &Database, field: FieldRef, by: &Peer) -> AccessDecision {
         let Some(security) = &self.security else { return AccessDecision { access: Access::Write, is_logged: true } };
         let (group, level) = database.access_group(field);
-        let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
+        let address = self.policy.checks_client_address.then(|| by.address.ip().to_canonical().to_string());
         let host = address.as_deref().unwrap_or(&by.host);
         let security = security.read();
         let client = AccessClient {
@@ -218,7 +218,7 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
         true => IocError::NoDescriptors(errors),
         false => IocError::Load(errors),
     })?;
-    if policy.goes_by_address {
+    if policy.checks_client_address {
         file.resolve_hosts(&mut address_of);
     }
     let warnings = file.warnings().to_vec();

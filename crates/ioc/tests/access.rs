@@ -53,7 +53,7 @@ impl Folder {
 
     fn serve(&self, policy: Policy) -> (RunningIoc, Context) {
         let config = ServerConfig::isolated();
-        let running = self.load().guarded(policy).unwrap().serve(config).unwrap();
+        let running = self.load().with_policy(policy).unwrap().serve(config).unwrap();
         let context = Context::new(running.client_config());
         (running, context)
     }
@@ -166,7 +166,7 @@ fn a_read_only_server_rejects_every_put_despite_access_rules() {
 fn access_rules_match_hosts_by_address_if_configured() {
     let folder = Folder::new("address");
     let by_name = folder.serve(folder.policy());
-    let by_address = folder.serve(Policy { goes_by_address: true, ..folder.policy() });
+    let by_address = folder.serve(Policy { checks_client_address: true, ..folder.policy() });
 
     for ((_running, context), is_allowed) in [(by_name, false), (by_address, true)] {
         let free = channel(&context, "free");
@@ -184,8 +184,8 @@ fn access_rules_match_hosts_by_address_if_configured() {
 fn noting() -> (Policy, Arc<Mutex<Vec<PutEvent>>>) {
     let notes: Arc<Mutex<Vec<PutEvent>>> = Arc::default();
     let kept = notes.clone();
-    let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::PutCallback);
-    (Policy { tell_put, ..Policy::default() }, notes)
+    let put_listener = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::PutCallback);
+    (Policy { put_listener, ..Policy::default() }, notes)
 }
 
 #[test]
@@ -230,8 +230,8 @@ fn a_queued_put_of_a_disconnected_client_is_not_logged() {
 #[test]
 fn puts_with_trapwrite_are_logged_with_old_and_new_value() {
     let folder = Folder::new("notes");
-    let (Policy { tell_put, .. }, notes) = noting();
-    let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });
+    let (Policy { put_listener, .. }, notes) = noting();
+    let (_running, context) = folder.serve(Policy { put_listener, ..folder.policy() });
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
 
     key.put_timeout(1.0, PATIENCE).unwrap();

@@ -11,7 +11,6 @@ mod markdown;
 mod model;
 pub mod number;
 pub mod overview;
-mod page;
 mod plot;
 pub mod published;
 pub mod study_tables;

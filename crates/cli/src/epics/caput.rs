@@ -149,7 +149,7 @@ fn reason(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Refused { refusal: Refusal::Status { status, .. }, .. } => status::message(*status),
         ErrorKind::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
-        ErrorKind::Misuse { reason } => reason.clone(),
+        ErrorKind::Misuse { reason, .. } => reason.clone(),
         _ => "Virtual circuit disconnect".to_owned(),
     }
 }
@@ -313,7 +313,7 @@ mod tests {
             "Channel write request failed"
         );
         assert_eq!(shown(refused(Refusal::WriteAccess)), "Write access denied");
-        assert_eq!(shown(ErrorKind::Misuse { reason: "an empty name".into() }), "an empty name");
+        assert_eq!(shown(ErrorKind::Misuse { reason: "an empty name".into(), advice: "" }), "an empty name");
         assert_eq!(shown(ErrorKind::Disconnected { server }), "Virtual circuit disconnect");
     }
 }

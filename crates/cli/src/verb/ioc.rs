@@ -414,9 +414,9 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let configure = move |lookup: &Lookup<'_>| server_config(&of_server, lookup);
     let policy = Policy {
         access_file: None,
-        goes_by_address: arguments.check_client_ip,
+        checks_client_address: arguments.check_client_ip,
         is_read_only,
-        tell_put: put_log.map(PutLog::callback),
+        put_listener: put_log.map(PutLog::callback),
     };
     let log = arguments.log.clone();
     let start = RunConfig {

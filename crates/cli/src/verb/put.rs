@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     };
     let (old, new, seconds) = match written {
         Ok(written) => written,
-        Err(error) => return fail(&arguments.pv, protocol, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&arguments.pv, &error, arguments.client.json, outlet),
     };
     if arguments.quiet {
         return Ok(Exit::Done);
@@ -129,7 +129,7 @@ fn write(arguments: &Arguments, protocol: Protocol, channel: &Channel) -> Result
     let getting_meta = channel.start_get(META);
     let facts = deadline.wait(connecting)?;
     let meta = deadline.wait(getting_meta);
-    let misuse = |reason: String| Error::new(arguments.pv.as_str(), ErrorKind::Misuse { reason });
+    let misuse = |reason: String| Error::misuse(arguments.pv.as_str(), reason, "");
     if let (Protocol::Pva, Err(error)) = (protocol, &meta)
         && matches!(error.kind(), ErrorKind::WrongReply { .. } | ErrorKind::Misuse { .. })
     {
@@ -433,6 +433,6 @@ mod tests {
         assert_eq!((points(old), points(new)), (Some(Vec::<f64>::new().into()), Some(vec![1.0, 2.5].into())));
         let written = channel.get_structure(&PvRequest::default()).unwrap();
         assert_eq!((written.get("n"), written.get("points")), (Some(&7.into()), Some(&vec![1.0, 2.5].into())));
-        assert!(matches!(error.kind(), ErrorKind::Misuse { reason } if reason.contains("FIELD=VALUE")), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Misuse { reason, .. } if reason.contains("FIELD=VALUE")), "{error}");
     }
 }

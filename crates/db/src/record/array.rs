@@ -326,7 +326,7 @@ mod tests {
             hash(&Value::from(elements).into_array())
         }
 
-        // Source: epicsMemHash of EPICS Base 7.0 with seed 0, compiled for a little-endian machine.
+        // Source: epicsMemHash of EPICS Base 7.0 with seed 0, compiled for a little-endian host.
         assert_eq!((of(Vec::<u8>::new()), of(vec![7_u8]), of(vec![1_u8, 2, 200])), (0, 4_294_967_288, 3_774_355_660));
         if cfg!(target_endian = "little") {
             assert_eq!((of(vec![1_i16, -2, 300]), of(vec![1.5, -2.0])), (3_456_824_873, 1_747_840_780));

@@ -116,17 +116,17 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     inert.lines().for_each(|line| shell.complain(line));
     let mut ioc = Ioc::within(*loader, Some(shell.environment.clone())).map_err(failure)?;
     omit(shell, ioc.take_group_errors())?;
-    let ioc = ioc.guarded(policy).map_err(failure)?;
+    let ioc = ioc.with_policy(policy).map_err(failure)?;
     let others = std::mem::take(&mut shell.others);
-    let ioc = ioc.host_facts(shell.surroundings()).also_serving(others.clone());
+    let ioc = ioc.with_surroundings(shell.surroundings()).also_serving(others.clone());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
-        Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
+        Some((address, left_out)) => ioc.with_metrics(address, left_out).map_err(failure)?,
         None => ioc,
     };
     let recsync = shell.recsync_config(reccaster);
-    let mut running = ioc.linked(links).serve_with_log(config, log.clone()).map_err(failure)?;
+    let mut running = ioc.with_links(links).serve_with_log(config, log.clone()).map_err(failure)?;
     if let Some(recsync) = recsync {
         running.announce(recsync, log).map_err(failure)?;
     }
