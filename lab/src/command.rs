@@ -44,7 +44,7 @@ Examples:
   fodo lab run full --json full.json          the points of the studies, within 75 minutes
   fodo lab run full --json full.json --resume continues an interrupted run
   fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
-  fodo lab run pva                            questions and loads over pvAccess, with pvxs, p4p and core-pva
+  fodo lab run pva                            questions and loads over pvAccess, with pvxs, p4p, core-pva and repics
   fodo lab run java                           studies 000 and 001: Fodo in Java beside PSI's ca, within 25 minutes
   fodo lab run diamond --short                eight rows of study 002, with clients and servers in Python
   fodo lab run nsls2                          study 003: processGet and events over both protocols
@@ -152,7 +152,7 @@ enum SuiteName {
     /// Questions of studies 000 and 001 and loads, by Fodo, Fodo in Java in each way of delivery, and PSI's ca: at most 25
     /// minutes.
     Java,
-    /// The 80 rows of study 002, clients and servers in Python beside Fodo: about two hours, with --short five minutes.
+    /// The 80 rows of study 002, clients and servers in Python beside Fodo: about three hours, with --short five minutes.
     Diamond,
     /// The three tables of study 003, processGet of arrays (N1) and counters (N2) and events with every update counted (N3), at
     /// three places and with the study's delays; gets one by one of a group (N4) and of an array (N5), plain and by TLS: at most
