@@ -68,6 +68,8 @@ pub enum ClientUnderTest {
     Pvxs,
     /// The client for pvAccess in Python, over pvxs.
     P4p,
+    /// The client in Python over epics-rs, for both protocols.
+    Repics,
     /// The library of Phoebus for pvAccess, in Java.
     CorePva,
     /// A raw socket, reading into fresh memory.
@@ -80,7 +82,7 @@ pub enum ClientUnderTest {
 
 impl ClientUnderTest {
     /// The clients that a user may choose from.
-    pub const ALL: [ClientUnderTest; 10] = [
+    pub const ALL: [ClientUnderTest; 11] = [
         ClientUnderTest::Fodo,
         ClientUnderTest::FodoJava,
         ClientUnderTest::Libca,
@@ -91,6 +93,7 @@ impl ClientUnderTest {
         ClientUnderTest::Pvxs,
         ClientUnderTest::P4p,
         ClientUnderTest::CorePva,
+        ClientUnderTest::Repics,
     ];
 
     /// The clients that are measured under loads, and under questions only if they are selected.
@@ -147,6 +150,7 @@ impl ClientUnderTest {
     pub fn is_measured_over(self, protocol: LabProtocol) -> bool {
         match self {
             ClientUnderTest::Fodo | ClientUnderTest::Raw | ClientUnderTest::RawReused => true,
+            ClientUnderTest::Repics => true,
             client if client.is_fodo_java() => true,
             ClientUnderTest::FodoGroup | ClientUnderTest::FodoPython | ClientUnderTest::FodoBatches => true,
             ClientUnderTest::Pvxs | ClientUnderTest::P4p | ClientUnderTest::CorePva => protocol == LabProtocol::Pva,
@@ -179,6 +183,7 @@ impl ClientUnderTest {
             ClientUnderTest::Caproto => "caproto",
             ClientUnderTest::Pvxs => "pvxs",
             ClientUnderTest::P4p => "p4p",
+            ClientUnderTest::Repics => "repics",
             ClientUnderTest::CorePva => "core-pva",
             ClientUnderTest::Raw => "raw",
             ClientUnderTest::RawReused => "raw-reused",
@@ -203,6 +208,7 @@ impl ClientUnderTest {
             ClientUnderTest::Caproto => Some(External::Caproto),
             ClientUnderTest::Pvxs => Some(External::Pvxs),
             ClientUnderTest::P4p => Some(External::P4p),
+            ClientUnderTest::Repics => Some(External::Repics),
             ClientUnderTest::CorePva => Some(External::Java(&CORE_PVA)),
             ClientUnderTest::FodoPython => Some(External::FodoPython),
             ClientUnderTest::FodoBatches => Some(External::FodoBatches),
@@ -218,8 +224,8 @@ impl ClientUnderTest {
 
     /// Whether its watcher of loads supports arrays.
     pub fn watches_arrays(self) -> bool {
-        use ClientUnderTest::{CorePva, Fodo, FodoJava, P4p, Pvxs};
-        matches!(self, Fodo | FodoJava | Pvxs | P4p | CorePva)
+        use ClientUnderTest::{CorePva, Fodo, FodoJava, P4p, Pvxs, Repics};
+        matches!(self, Fodo | FodoJava | Pvxs | P4p | CorePva | Repics)
     }
 
     /// Whether its watcher is part of this program and Fodo, so that it can misbehave.
@@ -234,8 +240,8 @@ impl ClientUnderTest {
 
     /// Whether the client runs in Python.
     pub fn is_python(self) -> bool {
-        use ClientUnderTest::{Aioca, Caproto, FodoBatches, FodoPython, P4p, Pyepics};
-        matches!(self, Aioca | Pyepics | Caproto | P4p | FodoPython | FodoBatches)
+        use ClientUnderTest::{Aioca, Caproto, FodoBatches, FodoPython, P4p, Pyepics, Repics};
+        matches!(self, Aioca | Pyepics | Caproto | P4p | Repics | FodoPython | FodoBatches)
     }
 
     /// Whether its process takes a second to start: a virtual machine, or a package in Python.

@@ -68,6 +68,8 @@ pub enum External {
     Java(&'static JavaClient),
     /// In Python, over pvxs.
     P4p,
+    /// In Python, over Rust, for both protocols.
+    Repics,
     /// The C++ library of pvAccess.
     Pvxs,
     /// The package `fodo`, with callbacks.
@@ -103,6 +105,7 @@ impl External {
             External::Caproto => "caproto",
             External::Java(client) => client.name(),
             External::P4p => "p4p",
+            External::Repics => "repics",
             External::Pvxs => "pvxs",
             External::FodoPython => "fodo-python",
             External::FodoBatches => "fodo-batches",
@@ -170,7 +173,9 @@ impl External {
         match self.implementation() {
             Implementation::Python { driver, .. } => {
                 missing_package(self.text(), peers)?;
-                python_words(&[PROTOCOL], driver, peers)
+                let (python, mut words) = python_words(&[PROTOCOL], driver, peers)?;
+                words.push(protocol.text().into());
+                Ok((python, words))
             }
             Implementation::Fodo(_) => {
                 let (python, mut words) = python_words(&[PROTOCOL], FODO_DRIVER, peers)?;
@@ -188,7 +193,7 @@ impl External {
             Implementation::Python { watcher, .. } => {
                 missing_package(self.text(), peers)?;
                 let (python, mut words) = python_words(&[WATCH], watcher, peers)?;
-                words.extend([numbers, task.recording.text()].map(OsString::from));
+                words.extend([numbers, task.recording.text(), task.protocol.text()].map(OsString::from));
                 Ok((python, words))
             }
             Implementation::Fodo(way) => {
@@ -218,6 +223,10 @@ impl External {
             External::P4p => Implementation::Python {
                 driver: ("p4p_driver.py", include_str!("../../drivers/python/p4p_driver.py")),
                 watcher: ("p4p_watch.py", include_str!("../../drivers/python/p4p_watch.py")),
+            },
+            External::Repics => Implementation::Python {
+                driver: ("repics_driver.py", include_str!("../../drivers/python/repics_driver.py")),
+                watcher: ("repics_watch.py", include_str!("../../drivers/python/repics_watch.py")),
             },
             External::FodoPython => Implementation::Fodo("callbacks"),
             External::FodoBatches => Implementation::Fodo("batches"),
@@ -408,7 +417,9 @@ mod tests {
         let directory = PathBuf::from("/nonexistent");
         let peers = Peers { directory, epics: Err("no python".into()) };
 
-        for client in [External::Aioca, External::Pyepics, External::Caproto, External::P4p, External::Pvxs] {
+        for client in
+            [External::Aioca, External::Pyepics, External::Caproto, External::P4p, External::Repics, External::Pvxs]
+        {
             assert_eq!(client.missing(&peers).as_deref(), Some("no python"), "{client:?}");
         }
     }

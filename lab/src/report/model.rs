@@ -68,6 +68,7 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
         "psi-ca-multiple",
         "psi-ca-striped",
         "aioca",
+        "repics",
         "pyepics",
         "caproto",
     ];
