@@ -290,6 +290,8 @@ fn over_pvaccess_every_update_is_accounted_for() {
         std::thread::scope(|scope| {
             for (client, server) in [
                 ("pvxs", "fodo"),
+                ("spvirit", "fodo"),
+                ("spvirit", "qsrv2"),
                 ("p4p", "fodo"),
                 ("core-pva", "fodo"),
                 ("fodo", "qsrv2"),
@@ -358,7 +360,7 @@ fn a_stream_is_received_whole_and_compared_with_a_raw_stream() {
     check("fodo", "ca");
     check("fodo", "pva");
     if has_peers() {
-        ["pvxs", "p4p", "core-pva"].into_iter().for_each(|client| check(client, "pva"));
+        ["pvxs", "spvirit", "p4p", "core-pva"].into_iter().for_each(|client| check(client, "pva"));
     }
 }
 
