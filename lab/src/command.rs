@@ -45,7 +45,7 @@ Examples:
   fodo lab run full --json full.json          the points of the studies, within 75 minutes
   fodo lab run full --json full.json --resume continues an interrupted run
   fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
-  fodo lab run pva                            questions and loads over pvAccess, with pvxs, p4p, core-pva and repics
+  fodo lab run pva                            questions and loads over pvAccess, with pvxs, spvirit, p4p, repics, core-pva
   fodo lab run java                           studies 000 and 001: Fodo in Java beside PSI's ca, within 25 minutes
   fodo lab run diamond --short                eight rows of study 002, with clients and servers in Python
   fodo lab run nsls2                          study 003: processGet and events over both protocols

@@ -97,7 +97,7 @@ impl ClientServerPair {
                     && self.server == ServerKind::Fodo
             }
             client
-                if client.is_python()
+                if (client.is_python() || client == ClientUnderTest::Spvirit)
                     && task.request != MeasuredRequest::MoveArray
                     && task.point > PYTHON_POINT_MAX =>
             {
@@ -182,7 +182,7 @@ pub mod tests {
         let names: Vec<(&str, &str)> =
             selected.iter().skip(2).map(|pair| (pair.client.text(), pair.server.text())).collect();
         let of = |client| ["fodo", "qsrv2", "qsrv1"].map(|server| (client, server));
-        let clients = ["fodo", "fodo-into", "fodo-java", "pvxs", "p4p", "core-pva", "repics"];
+        let clients = ["fodo", "fodo-into", "fodo-java", "pvxs", "spvirit", "p4p", "core-pva", "repics"];
         assert_eq!(names, clients.map(of).concat());
         assert_eq!((selected[0].client, selected[0].server), (ClientUnderTest::Raw, ServerKind::Raw));
     }

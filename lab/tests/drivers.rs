@@ -24,7 +24,7 @@ struct Abilities {
     answers_every_request: bool,
 }
 
-static CLIENTS: [Abilities; 12] = [
+static CLIENTS: [Abilities; 13] = [
     Abilities {
         client: "fodo",
         has_contexts: true,
@@ -107,6 +107,17 @@ static CLIENTS: [Abilities; 12] = [
         has_contexts: false,
         has_scopes: false,
         has_equal_channels: false,
+        gets_equal_at_once: true,
+        creates_channels: false,
+        is_of_pvaccess: true,
+        gets_in_flight: true,
+        answers_every_request: false,
+    },
+    Abilities {
+        client: "spvirit",
+        has_contexts: false,
+        has_scopes: false,
+        has_equal_channels: true,
         gets_equal_at_once: true,
         creates_channels: false,
         is_of_pvaccess: true,
@@ -244,7 +255,7 @@ fn expected(request: &Value, abilities: &Abilities) -> String {
         "context_close" if about["how"] == "scope" && abilities.has_scopes => return "answered: true".into(),
         "context_close" if about["how"] == "explicit" && abilities.has_contexts => return "answered: true".into(),
         "context_close" => false,
-        "create_contexts" => abilities.has_contexts || ["pvxs", "core-pva"].contains(&abilities.client),
+        "create_contexts" => abilities.has_contexts || ["pvxs", "spvirit", "core-pva"].contains(&abilities.client),
         "create_channels" if !abilities.creates_channels => false,
         "get_at_once" => !is_equal || abilities.gets_equal_at_once,
         "monitor_at_once" => true,

@@ -1,7 +1,7 @@
 //! Drivers in other languages: finding, preparing at first use, and starting them.
 //!
 //! Their sources are embedded in this program, which writes them into the peers' environment, so that the laboratory
-//! runs from any directory. Drivers in Java and C++ are compiled there once.
+//! runs from any directory. Drivers in Java, C++ and Rust are compiled there once.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use super::DriverFailure;
 use super::conversation::protocol_of_names;
 use super::java::JavaClient;
+use super::spvirit;
 use crate::load::tally::{NumberEncoding, UpdateRecording};
 use crate::peers::{self, Peers};
 use crate::process::{Launch, Ports};
@@ -26,7 +27,7 @@ const PROTOCOL: SourceFile = ("protocol.py", include_str!("../../drivers/python/
 const WATCH: SourceFile = ("watch.py", include_str!("../../drivers/python/watch.py"));
 
 /// Written last, so that an interrupted preparation starts again.
-const READY: &str = "ready";
+pub(super) const READY: &str = "ready";
 
 /// The driver of the package `fodo`.
 const FODO_DRIVER: SourceFile = ("fodo_driver.py", include_str!("../../drivers/python/fodo_driver.py"));
@@ -53,6 +54,7 @@ enum Implementation {
     Fodo(&'static str),
     Java(&'static JavaClient),
     Cpp,
+    Rust,
 }
 
 /// A client whose driver is a program in the client's own language.
@@ -72,6 +74,8 @@ pub enum External {
     Repics,
     /// The C++ library of pvAccess.
     Pvxs,
+    /// In Rust.
+    Spvirit,
     /// The package `fodo`, with callbacks.
     FodoPython,
     /// The package `fodo`, with batches.
@@ -107,6 +111,7 @@ impl External {
             External::P4p => "p4p",
             External::Repics => "repics",
             External::Pvxs => "pvxs",
+            External::Spvirit => "spvirit",
             External::FodoPython => "fodo-python",
             External::FodoBatches => "fodo-batches",
         }
@@ -119,12 +124,13 @@ impl External {
             Implementation::Fodo(_) => peers::fodo_package(peers).map(|_folder| ()),
             Implementation::Java(client) => client.missing(peers),
             Implementation::Cpp => missing_pvxs(peers),
+            Implementation::Rust => spvirit::missing(peers),
         }
         .err()
     }
 
     /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of a
-    /// library in Java takes a quarter of a minute and prints a message.
+    /// library in Java takes a quarter of a minute, that of spvirit a minute or two, and prints a message.
     pub fn launch(
         self,
         protocol: LabProtocol,
@@ -184,6 +190,7 @@ impl External {
             }
             Implementation::Java(client) => client.driver_words(peers),
             Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["drive".into()])),
+            Implementation::Rust => Ok((spvirit::program(peers)?, vec!["drive".into()])),
         }
     }
 
@@ -203,6 +210,7 @@ impl External {
             }
             Implementation::Java(client) => client.watcher_words(numbers, peers),
             Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["watch".into(), numbers.into()])),
+            Implementation::Rust => Ok((spvirit::program(peers)?, vec!["watch".into(), numbers.into()])),
         }
     }
 
@@ -232,6 +240,7 @@ impl External {
             External::FodoBatches => Implementation::Fodo("batches"),
             External::Java(client) => Implementation::Java(client),
             External::Pvxs => Implementation::Cpp,
+            External::Spvirit => Implementation::Rust,
         }
     }
 

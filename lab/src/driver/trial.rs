@@ -112,7 +112,7 @@ fn asks(client: ClientUnderTest, protocol: LabProtocol, n: usize) -> Vec<DriverR
     if client.external().is_none() || client.is_fodo_java() {
         asks.extend([DriverRequest::PutUnconfirmedAtOnce(distinct()), DriverRequest::GetInFlight(equal())]);
     }
-    let peers_of_pvaccess = [ClientUnderTest::Pvxs, ClientUnderTest::CorePva];
+    let peers_of_pvaccess = [ClientUnderTest::Pvxs, ClientUnderTest::Spvirit, ClientUnderTest::CorePva];
     if client.external().is_none() || client.is_fodo_java() || peers_of_pvaccess.contains(&client) {
         asks.extend([
             DriverRequest::GetInFlight(distinct()),

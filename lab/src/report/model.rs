@@ -55,6 +55,7 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
         "fodo-group",
         "libca",
         "pvxs",
+        "spvirit",
         "p4p",
         "core-pva",
         "fodo-java",
