@@ -3,6 +3,8 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/busy.rs"]
+mod busy;
 #[path = "engine/external.rs"]
 mod external;
 #[path = "engine/links.rs"]
