@@ -5,6 +5,8 @@
 mod bounds;
 #[path = "engine/busy.rs"]
 mod busy;
+#[path = "engine/constants.rs"]
+mod constants;
 #[path = "engine/external.rs"]
 mod external;
 #[path = "engine/links.rs"]
