@@ -137,6 +137,16 @@ fn nothing_of_a_record_that_records_once_only_rejects_is_applied() {
     assert_eq!((read("b"), database.record_names().count()), (None, 2));
 }
 
+#[test]
+fn the_body_of_a_deleted_record_is_ignored() {
+    let text = "record(ai, a) {} record(\"#\", a) { field(DESC, gone) alias(b) info(i, v) } record(ai, c) {}";
+    let mut loader = Loader::default();
+
+    loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap();
+
+    assert_eq!(loader.finish().unwrap().record_names().collect::<Vec<_>>(), ["c"]);
+}
+
 // Row 62 of docs/reference/faults.md.
 #[test]
 fn byte_order_marks_and_carriage_returns_are_ignored() {

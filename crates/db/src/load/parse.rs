@@ -5,7 +5,7 @@ use fodo_data::Text;
 use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
-use crate::load::error::{Errors, suggestion, too_many_includes};
+use crate::load::error::{Errors, LOADS_NOTHING, suggestion, too_many_includes};
 use crate::load::groups::GROUP_INFO;
 use crate::load::lexer::{DbToken, Lexer, SourcePlace, unescaped};
 use crate::load::warnings::has_warnings;
@@ -52,11 +52,19 @@ fn read(load: &mut FileLoad, name: &str, bytes: &[u8], files: &mut OpenFiles, er
     files.within.push(name.to_owned());
     files.n_read += 1;
     let mut parser = DbParser { lexer: Lexer::new(name, &source, macros), load, files, name, errors };
+    let mut is_empty = true;
     while !parser.files.is_cut {
         match parser.statement() {
-            Ok(true) => {}
+            Ok(true) => is_empty = false,
+            Ok(false) if is_empty && parser.load.keeps_places() => {
+                parser.load.warning(LoadError::of_file(name, LOADS_NOTHING.into()));
+                break;
+            }
             Ok(false) => break,
-            Err(error) => parser.syntax_error(error),
+            Err(error) => {
+                is_empty = false;
+                parser.syntax_error(error);
+            }
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
@@ -100,7 +108,7 @@ enum BodyTarget {
     Record(u32),
     /// Nothing, because the record is not loaded. Groups that it belongs to lack a member.
     Omitted,
-    /// Nothing, because the record exists and must not be defined again.
+    /// Nothing, because the record is deleted, or exists and must not be defined again.
     Ignored,
 }
 
@@ -266,17 +274,13 @@ impl DbParser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Executes `record("#", name)`. An unknown name is an error, as in Base. Only an empty body may follow.
+    /// Executes `record("#", name)`. An unknown name is an error, as in Base; a body is ignored.
     fn delete(&mut self, name: &str, place: SourcePlace) -> Result<(), LoadError> {
         if !self.load.delete(name) {
             let message = format!("there is no record \"{name}\" to delete{}", self.load.name_like(name));
             self.omit_statement(self.lexer.error(place, message));
         }
-        if self.lexer.peek_mark() == Some('{') {
-            self.mark('{')?;
-            self.mark('}')?;
-        }
-        Ok(())
+        self.body(name, BodyTarget::Ignored)
     }
 
     /// Parses a field. `seen`: the fields that this record body has already set.
