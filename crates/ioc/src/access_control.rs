@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
 use fodo_db::{
-    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef,
-    Security,
+    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessInputState, AccessSection, Database, FieldMap,
+    FieldRef, Security,
 };
 use fodo_lock::RwLock;
 use fodo_net::{Peer, Reading, Rights, process};
@@ -118,13 +118,12 @@ impl AccessControl {
         }
     }
 
-    /// Sets the current reading of rule inputs; `None` if there is no valid one. Returns whether access rights may have
-    /// changed.
+    /// Sets the current reading of rule inputs; `None` if there is none. Returns whether access rights may have changed.
     pub fn set_input(&self, inputs: &[AccessInput], reading: Option<&Reading>) -> bool {
         let Some(security) = &self.security else { return false };
         let mut security = security.write();
-        let number = reading.and_then(number);
-        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number) | has_changed)
+        let state = reading.map_or(AccessInputState::Unknown, input_state);
+        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, state) | has_changed)
     }
 
     /// Whether rights depend on the records' access security groups.
@@ -200,10 +199,12 @@ impl Rules {
     }
 }
 
-/// The input value for a rule; `None` if unknown, for example while the record is INVALID.
-fn number(reading: &Reading) -> Option<f64> {
-    let is_valid = reading.alarm.severity != Severity::Invalid;
-    reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
+fn input_state(reading: &Reading) -> AccessInputState {
+    if reading.alarm.severity == Severity::Invalid {
+        return AccessInputState::Invalid;
+    }
+    let number = reading.value.first().and_then(|scalar| scalar.to_f64().ok());
+    number.map_or(AccessInputState::Unknown, AccessInputState::Value)
 }
 
 fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const DATABASE: &str = r#"
 record(ao, "x") { field(VAL, "1") field(ASG, "CALCULATED") }
-record(ao, "key") { field(VAL, "0") }
+record(ao, "key") { field(VAL, "0") field(MDEL, "0.5") field(ADEL, "0") }
 record(ao, "free") { field(VAL, "1") }
 record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.2") }
 record(calcout, "endless") { field(CALC, "A") field(ODLY, "1000") }
@@ -103,6 +103,23 @@ fn a_change_of_a_calc_rule_is_reported_to_clients_and_applies_to_puts() {
 
     assert!(x.put_timeout(6.0, PATIENCE).is_err());
     assert_eq!(x.get_timeout(PATIENCE).unwrap().value, 5.0.into());
+}
+
+#[test]
+fn a_rule_does_not_see_changes_within_the_monitor_deadband_of_its_input() {
+    let folder = Folder::new("deadband");
+    let (_running, context) = folder.serve(folder.policy());
+    let (x, key) = (channel(&context, "x"), channel(&context, "key"));
+    key.put_timeout(1.0, PATIENCE).unwrap();
+    until_may_write(&x, true);
+
+    key.put_timeout(0.6, PATIENCE).unwrap();
+    // A change of rights would be reported before the response.
+    x.get_timeout(PATIENCE).unwrap();
+    assert!(may_write(&x));
+
+    key.put_timeout(0.4, PATIENCE).unwrap();
+    until_may_write(&x, false);
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub use macros::{MacroError, Macros};
 pub use msi::{TemplateStatement, template_sets};
 pub use restore::RestoreError;
 pub use simulate::InertRecords;
+use substitutions::instances_with_warnings;
 pub use substitutions::{Instance, instances};
 pub use template::{ExpandedTemplate, UndefinedMacros, expand};
 
@@ -146,7 +147,7 @@ impl Loader {
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = Macros::defined(file, macros, &mut errors);
-        let (instances, wrong) = instances(file, &macros, open);
+        let (instances, wrong, warnings) = instances_with_warnings(file, &macros, open);
         wrong.into_iter().for_each(|error| errors.add_omission(error));
         // Hundreds of instances share a few files, so each file is read once.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
@@ -155,6 +156,7 @@ impl Loader {
             None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
         };
         let mut load = FileLoad::new(self);
+        load.changes.warnings = warnings;
         for instance in &instances {
             let mut found = Errors::default();
             load.instance = Some(instance.place.clone());
