@@ -34,7 +34,6 @@ pub use macros::{MacroError, Macros};
 pub use msi::{TemplateStatement, template_sets};
 pub use restore::RestoreError;
 pub use simulate::InertRecords;
-use substitutions::instances_with_warnings;
 pub use substitutions::{Instance, instances};
 pub use template::{ExpandedTemplate, UndefinedMacros, expand};
 
@@ -147,7 +146,7 @@ impl Loader {
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = Macros::defined(file, macros, &mut errors);
-        let (instances, wrong, warnings) = instances_with_warnings(file, &macros, open);
+        let (instances, wrong, warnings) = substitutions::instances_with_warnings(file, &macros, open);
         wrong.into_iter().for_each(|error| errors.add_omission(error));
         // Hundreds of instances share a few files, so each file is read once.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
@@ -166,13 +165,12 @@ impl Loader {
             for error in placed.chain(load.changes.warnings.iter_mut().skip(n_remarks)).chain(&mut found.list) {
                 error.from.push(instance.place.clone());
             }
-            let is_new = |error: &LoadError| {
+            found.list.retain(|error| {
                 let same = |other: &LoadError| {
                     (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
                 };
                 !errors.list.iter().any(same)
-            };
-            found.list.retain(is_new);
+            });
             errors.extend(found);
         }
         let changes = load.changes;
