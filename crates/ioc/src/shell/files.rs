@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use fodo_db::{Database, LoadError, Loader, OpenFile};
-use fodo_net::Source;
+use fodo_net::{ServerConfig, Source};
 
 use super::script::{CommandResult, Flow};
 use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check};
@@ -93,6 +93,8 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     }
     if shell.is_check() {
         shell.look_at_records();
+        let config = ServerConfig::default();
+        shell.define_ports(config.port, config.pva.map(|pva| pva.port));
         return Ok(Flow::Next);
     }
     let IocStage::Loading(mut loader) = std::mem::replace(&mut shell.stage, IocStage::Failed) else {
@@ -134,6 +136,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),
         Purpose::Check => (String::new(), String::new()),
     };
+    shell.define_ports(running.tcp_port(), running.pva_tcp_port());
     let driver = running.driver();
     hidden_pvs(&others, driver.database()).for_each(|warning| shell.remark(warning));
     driver.flush_printed();
@@ -188,6 +191,14 @@ pub(super) fn failure(error: IocError) -> CommandError {
 }
 
 impl Shell {
+    /// Sets the variables with the ports of the server, as EPICS Base and QSRV2 do.
+    fn define_ports(&mut self, ca: u16, pva: Option<u16>) {
+        self.define("RSRV_SERVER_PORT", &ca.to_string());
+        if let Some(port) = pva {
+            self.define("PVAS_SERVER_PORT", &port.to_string());
+        }
+    }
+
     /// The host facts of an IOC started by this shell.
     fn surroundings(&self) -> Surroundings {
         let names = self.macros.names().into_iter();
