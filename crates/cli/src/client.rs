@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{
     Channel, ClientConfig, ConfigError, Context, Detail, Error, ErrorKind, Kind, Meta, Operation, Output, Protocol,
-    PvRequest, Request,
+    PvRequest, Reading, Request, Scalar, Value,
 };
 
 use crate::clu_pvs::CluNames;
@@ -234,6 +234,28 @@ impl ValueFlags {
             full: self.full,
             ..DisplayOptions::of_stdout()
         }
+    }
+}
+
+/// The number of states that Channel Access transmits the labels of.
+pub const CA_LABELS_MAX: usize = 16;
+
+/// A reading whose state has no label, because Channel Access transmits only the first ones, with the label as its value. This
+/// costs a round trip for such a state.
+pub fn with_label(reading: Reading, flags: &ValueFlags, channel: &Channel, deadline: &Deadline) -> Reading {
+    let has_no_label = |meta: &Meta| match &reading.value {
+        Value::Scalar(Scalar::Enum(index)) => {
+            meta.labels.len() == CA_LABELS_MAX && usize::from(*index) >= CA_LABELS_MAX
+        }
+        _ => false,
+    };
+    if flags.numeric || !reading.meta.as_deref().is_some_and(has_no_label) {
+        return reading;
+    }
+    let request = Request { kind: Some(Kind::Text), ..flags.request() };
+    match deadline.wait(channel.start_get(request)) {
+        Ok(text) => Reading { meta: reading.meta, ..text },
+        Err(_) => reading,
     }
 }
 

@@ -30,6 +30,9 @@ caput -a [flags] PV N VALUE...: the same for an array; N is ignored
   -a          write an array           -S          write a string as an array of char
   -F CHAR     field separator          -# COUNT    ignored
 
+As EPICS caput, it knows the first 16 states of a PV only, and sends the number at the start of any other
+text: \".1 second\" to a SCAN with more rates is 0, Passive. fodo put sends the text.
+
 Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
 Exit codes: 0 written, 1 not found, not written or invalid flags
 

@@ -6,7 +6,7 @@ use fodo_net::{Error, Operation, Protocol, PvRequest, Reading, Structure};
 
 use super::{Readout, Started, context_with_clus, fail, received, requested, start_all, structure_instead};
 use crate::client::{
-    ClientContext, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of,
+    ClientContext, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of, with_label,
 };
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
@@ -89,7 +89,10 @@ fn read(arguments: &Arguments, client: &ClientContext, deadline: &Deadline) -> V
         match requests {
             ValueRequests::Whole(getting) => Ok(received(deadline.wait(getting)?)),
             ValueRequests::Reading(value, meta) => match deadline.wait(value) {
-                Ok(reading) => Ok(Readout::Reading(Reading { meta: meta_of(deadline.wait(meta)), ..reading })),
+                Ok(reading) => {
+                    let reading = Reading { meta: meta_of(deadline.wait(meta)), ..reading };
+                    Ok(Readout::Reading(with_label(reading, &arguments.value, &channel, deadline)))
+                }
                 Err(error) => structure_instead(&channel, client.protocol(pv), error, deadline),
             },
         }

@@ -12,7 +12,8 @@ use serde_json::Value as Json;
 use super::put_fields::{self, FieldValues};
 use super::{Readout, context_with_clus, fail, is_flat};
 use crate::client::{
-    ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, kind_name, meta_of,
+    CA_LABELS_MAX, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, kind_name, meta_of,
+    with_label,
 };
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
@@ -123,7 +124,8 @@ fn write(arguments: &Arguments, protocol: Protocol, channel: &Channel) -> Result
     let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Readout> {
         // A PV that may be written but not read is still written.
         let reading = deadline.wait(channel.start_get(arguments.value.request())).ok()?;
-        Some(Readout::Reading(Reading { meta: meta.clone(), ..reading }))
+        let reading = Reading { meta: meta.clone(), ..reading };
+        Some(Readout::Reading(with_label(reading, &arguments.value, channel, &deadline)))
     };
     let connecting = channel.start_connect();
     let getting_meta = channel.start_get(META);
@@ -229,7 +231,16 @@ fn value(
         });
     }
     check_length(given.len(), n_max, "elements")?;
-    let kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
+    let mut kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
+    let is_unknown = |scalar: &Scalar| scalar.to_kind(Kind::Enum, meta).is_err();
+    if kind == Kind::Enum
+        && protocol == Protocol::Ca
+        && meta.is_some_and(|meta| meta.labels.len() == CA_LABELS_MAX)
+        && given.iter().any(is_unknown)
+    {
+        // The server may have more states, whose labels Channel Access does not transmit.
+        kind = Kind::Text;
+    }
     let mut scalars = Vec::with_capacity(given.len());
     for scalar in &given {
         scalars.push(convert(scalar, kind, protocol, meta)?);
