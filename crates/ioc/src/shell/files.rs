@@ -150,11 +150,11 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     }
     // Printed last, so that a program that waits for this line finds the line above on stderr.
     shell.say(&ready);
-    run_afterwards(shell)
+    run_waiting_lines(shell)
 }
 
 /// Runs the lines that wait for iocInit.
-fn run_afterwards(shell: &mut Shell) -> CommandResult {
+fn run_waiting_lines(shell: &mut Shell) -> CommandResult {
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
         if flow != Flow::Next {
