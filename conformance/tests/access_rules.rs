@@ -134,7 +134,7 @@ impl Side {
         process.wait_for_line_starting(if is_ours { "fodo ioc: serving" } else { "ready" }, PATIENCE).unwrap();
         let context = Context::new(ClientConfig::with_addresses(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
         let channels: Vec<_> = records().iter().map(|name| context.channel(&format!("ca://{name}")).unwrap()).collect();
-        channels.iter().for_each(|channel| channel.connect_timeout(PATIENCE).unwrap());
+        channels.iter().for_each(|channel| drop(channel.connect_timeout(PATIENCE).unwrap()));
         Side { _process: process, context, channels }
     }
 

@@ -388,6 +388,9 @@ pub fn reasons_in(output: &str) -> Vec<String> {
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" panicked at ")) {
         reasons.push(line);
         reasons.extend(lines.get(index + 1));
+        let values = lines[index + 1..].iter().skip(1).take(2);
+        reasons
+            .extend(values.filter(|line| ["left:", "right:"].iter().any(|side| line.trim_start().starts_with(side))));
     }
     if reasons.is_empty() {
         reasons = lines[lines.len().saturating_sub(REASON_LINES)..].to_vec();
@@ -432,8 +435,10 @@ mod tests {
     #[test]
     fn the_reasons_of_a_failed_step_are_its_panics_or_its_last_lines() {
         let output = "failures:\n\nthread 'a' (1) panicked at a.rs:1:2:\nwhy\nnote: run\n\nfailures:\n    a\n";
+        let assertion = "thread 'a' (1) panicked at a.rs:1:2:\n`left == right`\n  left: 1\n right: 2\nnote: run\n";
 
         assert_eq!(reasons_in(output), ["thread 'a' (1) panicked at a.rs:1:2:", "why"]);
+        assert_eq!(reasons_in(assertion)[1..], ["`left == right`", "  left: 1", " right: 2"]);
         assert_eq!(reasons_in("1\n2\n3\n4\n5\n6\n"), ["2", "3", "4", "5", "6"]);
         assert_eq!(reasons_in(&"x".repeat(1000))[0].len(), REASON_CHARACTERS);
     }

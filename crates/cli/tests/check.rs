@@ -325,7 +325,7 @@ fn check_warns_about_suspicious_but_loadable_items_at_their_position() {
 fn check_finds_every_substitutions_fault_at_its_position() {
     let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=1)\") }\n";
 
-    assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 6);
+    assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 7);
 }
 
 #[test]
