@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ from repics.pva.asyncio import Context as AsyncContext
 #: What is added to the number of a type of Channel Access to request its time stamp.
 TIME = 14
 READING = "field(value,alarm,timeStamp)"
+#: The longest time for a context to close.
+CLOSE_NS_MAX = 30_000_000_000
 SHARED = "one channel, which repics shares per name"
 #: The laboratory's waveform has this many elements; pvAccess does not report it.
 ELEMENTS_MAX = 10_000_000
@@ -76,11 +78,7 @@ class ChannelAccess:
         channel = context.channel(pv)
         channel.get(timeout=OPERATION_S_MAX)
         context.close()
-        try:
-            channel.get(timeout=1.0)
-        except repics.CaError:
-            return True
-        return False
+        return ends(lambda: channel.get(timeout=1.0), repics.CaError)
 
     async def create_channels(self, channels: Channels) -> Timed:
         context = self.fresh()
@@ -199,11 +197,7 @@ class PvAccess:
         else:
             with Context() as context:
                 context.get(pv, timeout=OPERATION_S_MAX)
-        try:
-            context.get(pv, timeout=1.0)
-        except repics.PvaError:
-            return True
-        return False
+        return ends(lambda: context.get(pv, timeout=1.0), repics.PvaError)
 
     async def create_channels(self, _channels: Channels) -> Timed:
         raise unable("creating channels", "over pvAccess repics creates a channel with its first operation")
@@ -315,6 +309,17 @@ def released(channels: list[CaChannel]) -> int:
     start = now_ns()
     channels.clear()
     return now_ns() - start
+
+
+def ends(get: Callable[[], object], error: type[Exception]) -> bool:
+    """Whether a get from a closed context fails in the end: repics closes it in the background, so the next one may succeed."""
+    limit = now_ns() + CLOSE_NS_MAX
+    while now_ns() < limit:
+        try:
+            get()
+        except error:
+            return True
+    return False
 
 
 def closed(context: CaContext | Context | AsyncContext, timed: Timed) -> Timed:
