@@ -221,23 +221,30 @@ impl BatchEnd {
 pub(crate) enum Failure {
     Refused(Refusal),
     WrongReply(WrongReply),
-    /// The request is invalid: what is wrong, and what to do.
-    Misuse(String, &'static str),
+    /// The request is invalid: what is wrong, and what to do. In memory of its own, because every result of an operation has
+    /// the size of a failure.
+    Misuse(Box<(String, &'static str)>),
     Disconnected,
     Closed,
 }
 
 impl Failure {
+    /// The request is invalid: what is wrong, and what to do.
+    #[cold]
+    pub(crate) fn misuse(reason: impl Into<String>, advice: &'static str) -> Failure {
+        Failure::Misuse(Box::new((reason.into(), advice)))
+    }
+
     /// The type of the PV cannot hold the value, for this reason.
     pub(crate) fn unsendable(reason: impl ToString) -> Failure {
-        Failure::Misuse(reason.to_string(), "send a value that the type of the PV can hold")
+        Failure::misuse(reason.to_string(), "send a value that the type of the PV can hold")
     }
 
     /// The same as a refusal, for a subscription.
     pub(super) fn into_refusal(self) -> Refusal {
         match self {
             Failure::Refused(refusal) => refusal,
-            Failure::Misuse(reason, advice) => Refusal::Reported { text: format!("{reason}; {advice}") },
+            Failure::Misuse(misuse) => Refusal::Reported { text: format!("{}; {}", misuse.0, misuse.1) },
             Failure::WrongReply(reply) => Refusal::Reported { text: reply.to_string() },
             Failure::Disconnected | Failure::Closed => Refusal::Channel { text: String::new() },
         }
@@ -247,7 +254,7 @@ impl Failure {
         let kind = match self {
             Failure::Refused(refusal) => ErrorKind::Refused { server, refusal },
             Failure::WrongReply(reply) => ErrorKind::WrongReply { server, reply },
-            Failure::Misuse(reason, advice) => ErrorKind::Misuse { reason, advice },
+            Failure::Misuse(misuse) => ErrorKind::Misuse { reason: misuse.0, advice: misuse.1 },
             Failure::Disconnected => ErrorKind::Disconnected { server },
             Failure::Closed => ErrorKind::ContextClosed,
         };

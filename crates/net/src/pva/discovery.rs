@@ -331,7 +331,7 @@ pub fn call(
         Ok(Ok(result)) => Ok(result),
         Ok(Err(Failure::Refused(refusal))) => Err(failed(ErrorKind::Refused { server, refusal })),
         Ok(Err(Failure::WrongReply(reply))) => Err(failed(ErrorKind::WrongReply { server, reply })),
-        Ok(Err(Failure::Misuse(reason, advice))) => Err(failed(ErrorKind::Misuse { reason, advice })),
+        Ok(Err(Failure::Misuse(misuse))) => Err(failed(ErrorKind::Misuse { reason: misuse.0, advice: misuse.1 })),
         Ok(Err(Failure::Disconnected | Failure::Closed)) | Err(DirectFailure::Closed(_)) => {
             Err(failed(ErrorKind::ConnectionClosed { server }))
         }

@@ -327,7 +327,7 @@ impl State {
                 let value = put.accepted(server_channel, Protocol::Ca)?;
                 self.write(server_channel, &value, put.is_confirmed.then_some(ioid))
             }
-            OperationTask::Structured(_) => Err(Failure::Misuse(ONLY_PVA.into(), REQUEST_WITH_PVA)),
+            OperationTask::Structured(_) => Err(Failure::misuse(ONLY_PVA, REQUEST_WITH_PVA)),
         }
     }
 

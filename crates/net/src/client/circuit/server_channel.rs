@@ -111,7 +111,7 @@ impl ServerChannel {
         match n_bytes {
             0..=STRING_BYTES_MAX => Ok(dbr::put_type(value)),
             _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, AttributeLevel::Plain)),
-            _ => Err(Failure::Misuse(
+            _ => Err(Failure::misuse(
                 format!("the string has {n_bytes} bytes, but the type allows at most {STRING_BYTES_MAX}"),
                 "append $ to the field name to write it as characters",
             )),
@@ -191,7 +191,8 @@ mod tests {
             (server_channel(Kind::U8, 1), &long),
             (server_channel(Kind::Text, 9), &texts),
         ] {
-            let Err(Failure::Misuse(reason, _)) = server_channel.put_type(value) else { panic!("{value:?}") };
+            let Err(Failure::Misuse(misuse)) = server_channel.put_type(value) else { panic!("{value:?}") };
+            let reason = misuse.0;
             assert!(reason.contains("40 bytes") && reason.contains("at most 39"), "{reason}");
         }
         assert_eq!(server_channel(Kind::F64, 1).put_type(&Value::from(1.5)).ok(), Some(DbrType(6)));

@@ -369,7 +369,7 @@ impl OperationTables {
         let Some(channel) = self.channels.get_mut(&sid) else { return Err(Failure::Disconnected) };
         if channel.held.len() >= limit::HELD_REQUESTS {
             let most = limit::HELD_REQUESTS;
-            return Err(Failure::Misuse(
+            return Err(Failure::misuse(
                 format!("{most} requests wait for puts of the channel, which is the maximum"),
                 "wait until some of them have ended",
             ));
