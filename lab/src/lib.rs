@@ -26,7 +26,6 @@ mod lines;
 mod load;
 mod machine;
 mod nsls2;
-mod pair;
 mod peers;
 mod placement;
 mod plant;

@@ -126,7 +126,7 @@ impl RunningIoc {
         Ok(())
     }
 
-    /// The address of the metrics page; `None` without [`Ioc::with_metrics`].
+    /// The address of the metrics page; `None` without [`Ioc::metered`].
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Page::address)
     }

@@ -10,7 +10,7 @@ mod java_tables;
 mod markdown;
 mod model;
 pub mod number;
-pub mod overview;
+mod page;
 mod plot;
 pub mod published;
 pub mod study_tables;

@@ -227,20 +227,19 @@ impl Context {
     pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
         let (protocol, name) = Protocol::split(name);
         let protocol = protocol.unwrap_or(self.core.config.default_protocol);
-        let misuse = |reason: &str, advice| Err(Error::misuse(name, reason, advice));
+        let misuse = |reason: &str| Err(Error::misuse(name, reason));
         if name.is_empty() {
-            return misuse("the name of the channel is empty", "pass the name of a PV, such as \"demo:gap\"");
+            return misuse("a channel needs a name");
         }
         let most = name_bytes_max(protocol);
         if name.len() > most {
-            let reason = format!("the name has {} bytes, but a server accepts at most {most}", name.len());
-            return misuse(&reason, "shorten the name, or the filter in it");
+            return misuse(&format!("the name has {} bytes; a server accepts at most {most}", name.len()));
         }
         if name.bytes().any(|byte| byte == 0) {
-            return misuse("the name contains NUL", "remove it; a name ends before the NUL of a C string");
+            return misuse("a name cannot contain NUL");
         }
         if priority > limit::PRIORITY_MAX {
-            return misuse(&format!("the priority {priority} is out of range"), "it must be between 0 and 99");
+            return misuse("the priority must be between 0 and 99");
         }
         self.core.open(protocol).map_err(|error| Error::system(name, error))?;
         let channel = Channel::open(name, protocol, priority, &self.core);

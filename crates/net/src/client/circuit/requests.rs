@@ -10,7 +10,8 @@ use fodo_engine::role::Reader;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure, PieceEnd};
-use super::super::channel::{ChannelCore, ONLY_PVA, OtherRoute, REQUEST_WITH_PVA};
+use super::super::channel::ONLY_PVA;
+use super::super::channel::{ChannelCore, Elsewhere};
 use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask};
 use super::{Circuit, CircuitPhase, ClientMachine, Expected, InProgress, ServerChannel, State, Unsent};
 use crate::{Protocol, limit};
@@ -99,14 +100,14 @@ impl Circuit {
     }
 
     /// Issues some of the `operations`, given by their indices, and sends them, so that the server can work meanwhile.
-    /// Adds the indices of issued operations to `issued`, and calls `reroute` for the others.
+    /// Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
     pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
         operations: &mut impl Iterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
-        reroute: &mut impl FnMut(usize, OtherRoute),
+        elsewhere: &mut impl FnMut(usize, Elsewhere),
     ) -> PieceEnd {
         let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
@@ -124,7 +125,7 @@ impl Circuit {
             let server_channel = match channel.server_channel_for(task, self) {
                 Ok(server_channel) => server_channel,
                 Err(other) => {
-                    reroute(index, other);
+                    elsewhere(index, other);
                     continue;
                 }
             };
@@ -134,7 +135,7 @@ impl Circuit {
                 batch.issued(channel.cid(), expected);
                 issued.push(index);
             } else {
-                reroute(index, OtherRoute::Individually);
+                elsewhere(index, Elsewhere::Individually);
             }
         }
         if end != PieceEnd::More
@@ -327,7 +328,7 @@ impl State {
                 let value = put.accepted(server_channel, Protocol::Ca)?;
                 self.write(server_channel, &value, put.is_confirmed.then_some(ioid))
             }
-            OperationTask::Structured(_) => Err(Failure::misuse(ONLY_PVA, REQUEST_WITH_PVA)),
+            OperationTask::Structured(_) => Err(Failure::Misuse(ONLY_PVA.into())),
         }
     }
 
@@ -365,7 +366,7 @@ impl State {
                 return machine.put_unconfirmed(server_channel.sid, value);
             }
         };
-        let dbr = server_channel.put_type(value)?;
+        let dbr = server_channel.put_type(value).map_err(Failure::Misuse)?;
         let characters = match value {
             Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
             _ => None,
@@ -373,7 +374,7 @@ impl State {
         let before = machine.pending_bytes();
         machine
             .write(server_channel.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
-            .map_err(Failure::unsendable)?;
+            .map_err(|error| Failure::Misuse(error.to_string()))?;
         self.request_bytes_max = self.request_bytes_max.max(machine.pending_bytes() - before);
         Ok(())
     }

@@ -108,13 +108,11 @@ impl<R: Replies> PvaListener<'_, R> {
                     self.events.push(CircuitEvent::Confirmed { cid, sid });
                 }
             }
-            Event::CreateFailed { cid, status } => {
-                self.channel_refused(cid, Refusal::Channel { text: status.message.to_string() });
-            }
+            Event::CreateFailed { cid, .. } => self.channel_refused(cid, Refusal::Channel),
             // A second confirmation of the channel has another number, and is not used.
             Event::ChannelGone { cid, sid } if self.tables.sid(cid) == Some(sid) => {
                 self.tables.remove_channel(sid);
-                self.channel_refused(cid, Refusal::Channel { text: String::new() });
+                self.channel_refused(cid, Refusal::Channel);
             }
             Event::ChannelGone { .. } => {}
             Event::Described { ioid, result } => {

@@ -16,13 +16,10 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.parallel.Execution;
-import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Servers that stop, end and start again. Each test has a server of its own, so they run beside one another. */
-@Execution(ExecutionMode.CONCURRENT)
+/** Servers that stop, end and start again. Each test has a server of its own. */
 class FaultTest {
     private static final Duration SHORT = Duration.ofMillis(500);
 

@@ -1,1 +1,0 @@
-../../drivers/spvirit/circuit.rs

@@ -1,1 +1,0 @@
-../../drivers/spvirit/driver.rs
