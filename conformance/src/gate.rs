@@ -5,6 +5,7 @@
 //! of the watched fields. Intended differences are listed in `docs/reference/differences.md`, which [`differences`]
 //! reads.
 
+mod busy;
 pub mod differences;
 pub mod domain;
 pub mod pair;
@@ -43,6 +44,8 @@ pub struct GateFinding {
     pub n_steps: usize,
     /// The differences.
     pub differences: Vec<Difference>,
+    /// Whether steps before a `wait idle` took so long that delays of records may have ended on one server only.
+    pub is_late: bool,
 }
 
 /// One difference between the two servers.

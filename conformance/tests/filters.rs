@@ -200,7 +200,7 @@ const REFUSED: &[&str] = &[
 ];
 
 fn is_refused(error: Option<&Error>) -> bool {
-    matches!(error.map(Error::kind), Some(ErrorKind::Refused { refusal: Refusal::Channel, .. }))
+    matches!(error.map(Error::kind), Some(ErrorKind::Refused { refusal: Refusal::Channel { .. }, .. }))
 }
 
 #[test]

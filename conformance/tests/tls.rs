@@ -98,7 +98,7 @@ fn database(folder: &Path) -> (PathBuf, PathBuf) {
 fn ioc(folder: &Path, keychain: Keychain, clients: ClientCertificates) -> RunningIoc {
     let (records, rules) = database(folder);
     let policy = Policy { access_file: Some((rules, String::new())), ..Policy::default() };
-    let ioc = Ioc::load(&[(records, String::new())]).unwrap().guarded(policy).unwrap();
+    let ioc = Ioc::load(&[(records, String::new())]).unwrap().with_policy(policy).unwrap();
     let pva =
         PvaServerConfig { tls: TlsPolicy::Only(keychain), client_certificates: clients, ..PvaServerConfig::isolated() };
     ioc.serve(ServerConfig { pva: Some(pva), ..ServerConfig::isolated() }).unwrap()

@@ -2,7 +2,8 @@
 //!
 //! Included files follow lines `%%NAME`.
 
-use fodo_db::{AccessClient, AccessDecision, AccessFile, AccessInput, AccessLevel, Security};
+use fodo_db::AccessInputState::{Invalid, Unknown, Value};
+use fodo_db::{AccessClient, AccessDecision, AccessFile, AccessInput, AccessInputState, AccessLevel, Security};
 
 use super::files;
 
@@ -12,7 +13,7 @@ const USERS: [&str; 3] = ["me", "operator", ""];
 const HOSTS: [&str; 3] = ["here", "CONSOLE", "10.0.0.1"];
 
 /// The values of inputs, in sequence.
-const VALUES: [Option<f64>; 5] = [Some(0.0), Some(1.0), None, Some(f64::NAN), Some(-3.5)];
+const VALUES: [AccessInputState; 6] = [Value(0.0), Value(1.0), Unknown, Value(f64::NAN), Invalid, Value(-3.5)];
 
 /// The maximum number of inputs changed; a file may have thousands, all alike.
 const INPUTS_MAX: usize = 32;

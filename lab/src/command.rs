@@ -38,13 +38,14 @@ next to it: a raw socket that moves as many bytes. A result is printed only if e
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                          every question of the studies, all clients: two minutes or less
+  fodo lab run quick                          every question, Fodo beside five peers on one page: two minutes or less
+  fodo lab run quick --all                    every table instead of one page
   fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within 75 minutes
   fodo lab run full --json full.json --resume continues an interrupted run
   fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
-  fodo lab run pva                            questions and loads over pvAccess, with pvxs, p4p and core-pva
+  fodo lab run pva                            questions and loads over pvAccess, with pvxs, spvirit, p4p, repics, core-pva
   fodo lab run java                           studies 000 and 001: Fodo in Java beside PSI's ca, within 25 minutes
   fodo lab run diamond --short                eight rows of study 002, with clients and servers in Python
   fodo lab run nsls2                          study 003: processGet and events over both protocols
@@ -96,6 +97,9 @@ struct RunArguments {
     /// Also write the run to this file, with every repetition; "-" writes to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Print every table, with what was published and why numbers are missing, instead of one page.
+    #[arg(long)]
+    all: bool,
     /// Write the report, a page of HTML with Markdown and CSV, to this directory instead of a temporary one.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -141,7 +145,7 @@ struct RunArguments {
 /// The suites by the names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SuiteName {
-    /// Every question at one or two points, by every client: two minutes or less.
+    /// Every question at one or two points on two cores, by Fodo, libca, PSI's ca, aioca, repics and p4p: two minutes or less.
     Quick,
     /// Every question at the points of the studies and all loads, by every client from every server: at most 75 minutes.
     Full,
@@ -152,7 +156,7 @@ enum SuiteName {
     /// Questions of studies 000 and 001 and loads, by Fodo, Fodo in Java in each way of delivery, and PSI's ca: at most 25
     /// minutes.
     Java,
-    /// The 80 rows of study 002, clients and servers in Python beside Fodo: about two hours, with --short five minutes.
+    /// The 80 rows of study 002, clients and servers in Python beside Fodo: about three hours, with --short five minutes.
     Diamond,
     /// The three tables of study 003, processGet of arrays (N1) and counters (N2) and events with every update counted (N3), at
     /// three places and with the study's delays; gets one by one of a group (N4) and of an array (N5), plain and by TLS: at most
@@ -187,7 +191,19 @@ fn defaults(suite: Suite) -> (Vec<ClientUnderTest>, &'static [ServerKind]) {
             vec![ClientUnderTest::Fodo, ClientUnderTest::FodoJava, ClientUnderTest::PsiCa],
             &[ServerKind::Fodo, ServerKind::SoftIoc],
         ),
-        _ => (ClientUnderTest::of(LabProtocol::Ca), &[ServerKind::Fodo, ServerKind::SoftIoc]),
+        // As many as fit into two minutes.
+        Suite::Quick => (
+            vec![
+                ClientUnderTest::Fodo,
+                ClientUnderTest::Libca,
+                ClientUnderTest::PsiCa,
+                ClientUnderTest::Aioca,
+                ClientUnderTest::Repics,
+                ClientUnderTest::P4p,
+            ],
+            &[ServerKind::Fodo, ServerKind::SoftIoc],
+        ),
+        Suite::Full | Suite::Ioc => (ClientUnderTest::of(LabProtocol::Ca), &[ServerKind::Fodo, ServerKind::SoftIoc]),
     }
 }
 
@@ -282,7 +298,8 @@ fn measure(arguments: RunArguments) -> ExitCode {
 fn show(result: &ResultFile, arguments: &RunArguments) -> Result<(), ExitCode> {
     let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     if !json_only {
-        print(&tables::tables(result));
+        let is_whole = arguments.all || result.rows.iter().any(ResultRow::is_of_study);
+        print(&if is_whole { tables::tables(result) } else { tables::one_page(result) });
         let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
         match report::verb::pages(result, &result.suite, &directory) {
             Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),

@@ -26,6 +26,7 @@ mod lines;
 mod load;
 mod machine;
 mod nsls2;
+mod pair;
 mod peers;
 mod placement;
 mod plant;

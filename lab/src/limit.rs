@@ -118,7 +118,7 @@ pub const DESCRIPTORS_RESERVED: usize = 600;
 pub const PEER_MONITORS_MAX: usize = 100_000;
 
 /// Maximum number of channels for a client in Python: the time per channel is the same with ten thousand, and preparing
-/// and closing those takes seconds.
+/// and closing those takes seconds. Also for spvirit, which opens a connection for each subscription.
 pub const PYTHON_POINT_MAX: usize = 1000;
 
 /// Elements of the largest array, the waveform's NELM; a request for more is rejected.

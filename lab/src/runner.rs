@@ -13,145 +13,19 @@ use crate::driver::{ClientUnderTest, DriverFailure, DriverProcess, Hello};
 use crate::hosts::TwoHosts;
 use crate::journal::{Journal, TaskOutcome};
 use crate::limit::{
-    CAPROTO_POINT_MAX, FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, JAVA_MAX, JAVA_QUESTIONS_MAX,
-    PEER_MONITORS_MAX, PYTHON_POINT_MAX, QUICK_MAX, QUICK_QUESTIONS_MAX, WARM_UP, WARM_UP_QUICK,
+    FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, JAVA_MAX, JAVA_QUESTIONS_MAX, QUICK_MAX, QUICK_QUESTIONS_MAX,
+    WARM_UP, WARM_UP_QUICK,
 };
 use crate::lines::RowsInProgress;
 use crate::load::suite::{Load, RunConditions};
 use crate::machine::Machine;
+use crate::pair::ClientServerPair;
 use crate::peers::Peers;
 use crate::placement::{CpuChoice, HostLink, Placement};
 use crate::protocol::LabProtocol;
 use crate::result::{PeerInfo, ResultFile, ResultRow};
-use crate::scenario::{self, DriverTaskRunner, LabTask, MeasuredRequest, Scenario, Suite};
+use crate::scenario::{self, DriverTaskRunner, LabTask, Scenario, Suite};
 use crate::server::{DatabaseFile, ServerKind, ServerUnderTest};
-
-/// A client and its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClientServerPair {
-    /// The client.
-    pub client: ClientUnderTest,
-    /// The server.
-    pub server: ServerKind,
-    /// The protocol between them.
-    pub protocol: LabProtocol,
-}
-
-impl ClientServerPair {
-    /// The floor, to which every ratio of Channel Access refers.
-    #[cfg(test)]
-    pub const FLOOR: ClientServerPair =
-        ClientServerPair { client: ClientUnderTest::Raw, server: ServerKind::Raw, protocol: LabProtocol::Ca };
-
-    /// Fodo at both ends, where neither end sleeps while the other replies.
-    const SPINNING: ClientServerPair =
-        ClientServerPair { client: ClientUnderTest::FodoSpin, server: ServerKind::FodoSpin, protocol: LabProtocol::Ca };
-
-    /// The pairs that a run measures, in the order of its tables.
-    fn selected(settings: &RunSettings) -> Vec<ClientServerPair> {
-        settings.suite.protocols().iter().flat_map(|protocol| ClientServerPair::over(*protocol, settings)).collect()
-    }
-
-    fn over(protocol: LabProtocol, settings: &RunSettings) -> Vec<ClientServerPair> {
-        let pair = |client, server| ClientServerPair { client, server, protocol };
-        let mut pairs =
-            vec![pair(ClientUnderTest::Raw, ServerKind::Raw), pair(ClientUnderTest::RawReused, ServerKind::Raw)];
-        let clients = settings.clients.iter().filter(|client| client.is_measured_over(protocol));
-        let servers: Vec<ServerKind> =
-            settings.servers.iter().copied().filter(|server| server.is_measured_over(protocol)).collect();
-        for &client in clients {
-            pairs.extend(servers.iter().map(|&server| pair(client, server)));
-            if settings.suite == Suite::Java && servers.contains(&ServerKind::SoftIoc) {
-                // With the server of the studies only: each is one more virtual machine to start and to warm up.
-                let is_its = |variant: &&ClientUnderTest| {
-                    variant.variant_of() == client && **variant != client && !settings.clients.contains(variant)
-                };
-                let variants = ClientUnderTest::JAVA_VARIANTS.iter().filter(is_its);
-                pairs.extend(variants.map(|&variant| pair(variant, ServerKind::SoftIoc)));
-            }
-            if client != ClientUnderTest::Fodo {
-                continue;
-            }
-            let is_spinning = protocol == LabProtocol::Ca && servers.contains(&ServerKind::Fodo);
-            pairs.extend(is_spinning.then_some(ClientServerPair::SPINNING));
-            let own = servers.iter().filter(|&&server| server != ServerKind::Caproto);
-            pairs.extend(own.map(|&server| pair(ClientUnderTest::FodoInto, server)));
-        }
-        pairs
-    }
-
-    /// Whether the pair measures this task. A raw socket measures nothing without bytes to move, and no commands.
-    /// Reused memory makes no difference for small answers. Of the clients that start slowly only Fodo in Java measures
-    /// puts without a reply, and it and core-pva measure gets in flight. Variants in Java measure monitors and arrays.
-    pub fn answers(self, task: &LabTask) -> bool {
-        if self.protocol != task.protocol {
-            return false;
-        }
-        match self.client {
-            ClientUnderTest::Raw => !matches!(
-                task.request,
-                MeasuredRequest::ContextClose
-                    | MeasuredRequest::CreateContexts
-                    | MeasuredRequest::CreateChannels
-                    | MeasuredRequest::Commands
-            ),
-            ClientUnderTest::RawReused | ClientUnderTest::FodoInto => task.request == MeasuredRequest::MoveArray,
-            ClientUnderTest::FodoSpin => task.request == MeasuredRequest::GetScalars && !task.is_cold,
-            _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
-            // A peer starts threads for each context and each client: tens of thousands.
-            _ if task.request == MeasuredRequest::ContextsAtWork => {
-                matches!(self.client, ClientUnderTest::Fodo | ClientUnderTest::FodoJava)
-                    && self.server == ServerKind::Fodo
-            }
-            _ if task.request == MeasuredRequest::MonitorAtOnce && task.point > PEER_MONITORS_MAX => {
-                matches!(self.client, ClientUnderTest::Fodo | ClientUnderTest::FodoJava)
-                    && self.server == ServerKind::Fodo
-            }
-            client
-                if client.is_python()
-                    && task.request != MeasuredRequest::MoveArray
-                    && task.point > PYTHON_POINT_MAX =>
-            {
-                false
-            }
-            client if client.variant_of() != client => {
-                task.is_for_external && !task.is_cold && client.variant_answers(task.request)
-            }
-            client if client.starts_slowly() || self.server == ServerKind::Caproto => {
-                let is_measured_by = task.is_for_external && !task.without.contains(&client);
-                match task.request {
-                    MeasuredRequest::PutUnconfirmedAtOnce => is_measured_by && client == ClientUnderTest::FodoJava,
-                    MeasuredRequest::GetInFlight => {
-                        is_measured_by && matches!(client, ClientUnderTest::FodoJava | ClientUnderTest::CorePva)
-                    }
-                    _ => is_measured_by,
-                }
-            }
-            _ => true,
-        }
-    }
-
-    /// Whether it is measured at this placement. Clients that take a second to start and tens of microseconds per
-    /// operation are measured on two cores, which is their better case, and with the client on all CPUs; caproto's
-    /// server is measured on two cores.
-    fn is_measured(self, placement: Placement) -> bool {
-        let is_external = self.client.starts_slowly();
-        if self == ClientServerPair::SPINNING {
-            // On one core the polling end would keep the other from replying.
-            return placement == Placement::TwoCores;
-        }
-        match placement {
-            Placement::OneCore => !is_external && self.server != ServerKind::Caproto,
-            Placement::ClientNotPinned => self.server != ServerKind::Caproto && self.client.variant_of() == self.client,
-            _ => true,
-        }
-    }
-
-    /// Whether one process does all repetitions, because starting and warming it up takes longer than measuring.
-    fn stays(self) -> bool {
-        self.client.starts_slowly()
-    }
-}
 
 /// The settings of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -335,12 +209,13 @@ fn peers_of(
 
 fn places(pairs: &[ClientServerPair], cpus: &CpuChoice, suite: Suite) -> Vec<(ClientServerPair, Placement)> {
     let mut places = Vec::new();
-    // A virtual machine needs a core of its own, and the studies had one for each end.
-    let is_selected = |placement: &Placement| suite != Suite::Java || *placement == cpus.apart();
+    // A virtual machine needs a core of its own, and the studies had one for each end; a quick run has no time for more.
+    let is_apart_only = matches!(suite, Suite::Java | Suite::Quick);
+    let is_selected = |placement: &Placement| !is_apart_only || *placement == cpus.apart();
     for placement in cpus.placements().into_iter().filter(is_selected) {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
-    if cfg!(target_os = "linux") && suite != Suite::Java {
+    if cfg!(target_os = "linux") && !is_apart_only {
         // Only pairs that are compared with the floor; the others would be as slow as on one host.
         let is_there = |pair: &&ClientServerPair| {
             pair.protocol == LabProtocol::Ca
@@ -415,9 +290,7 @@ fn driver_runs(pairs: &[ClientServerPair], cpus: &CpuChoice, settings: &RunSetti
     let mut blocks: Vec<Vec<Vec<DriverRun>>> = (0..settings.repetitions)
         .map(|repetition| {
             let is_selected = |place: &&(ClientServerPair, Placement)| {
-                settings.suite == Suite::Quick
-                    || place.1.link() == HostLink::Loopback
-                    || repetition < HOSTS_REPETITIONS_MAX
+                place.1.link() == HostLink::Loopback || repetition < HOSTS_REPETITIONS_MAX
             };
             coming.iter().filter(is_selected).map(|place| vec![of(place, repetition)]).collect()
         })
@@ -599,78 +472,12 @@ fn key(driver_run: DriverRun, task: &LabTask) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn settings(suite: Suite) -> RunSettings {
-        RunSettings {
-            suite,
-            repetitions: 5,
-            seed: 1,
-            elements_max: 1_000_000,
-            clients: vec![ClientUnderTest::Libca, ClientUnderTest::Aioca],
-            servers: vec![ServerKind::Fodo, ServerKind::SoftIoc],
-            questions: Vec::new(),
-            slower_per_cent: 0,
-        }
-    }
+    use crate::driver::ClientUnderTest;
+    use crate::pair::tests::settings;
+    use crate::scenario::MeasuredRequest;
 
     fn cpus() -> CpuChoice {
         CpuChoice { server_cpu: Some(0), other_cpu: Some(1), are_siblings: false }
-    }
-
-    #[test]
-    fn the_floor_is_always_measured() {
-        let selected = ClientServerPair::selected(&settings(Suite::Quick));
-
-        assert!(selected.contains(&ClientServerPair::FLOOR));
-        // Two floors for each protocol.
-        assert_eq!(selected.len(), 2 * 2 + 2 * 2);
-    }
-
-    #[test]
-    fn a_run_over_pvaccess_has_only_pairs_that_speak_it_and_its_own_floor() {
-        let clients = ClientUnderTest::ALL.to_vec();
-        let servers = vec![ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Qsrv2, ServerKind::Qsrv1];
-
-        let selected = ClientServerPair::selected(&RunSettings { clients, servers, ..settings(Suite::Pva) });
-
-        assert!(selected.iter().all(|pair| pair.protocol == LabProtocol::Pva));
-        let names: Vec<(&str, &str)> =
-            selected.iter().skip(2).map(|pair| (pair.client.text(), pair.server.text())).collect();
-        let of = |client| ["fodo", "qsrv2", "qsrv1"].map(|server| (client, server));
-        let clients = ["fodo", "fodo-into", "fodo-java", "pvxs", "p4p", "core-pva"];
-        assert_eq!(names, clients.map(of).concat());
-        assert_eq!((selected[0].client, selected[0].server), (ClientUnderTest::Raw, ServerKind::Raw));
-    }
-
-    #[test]
-    fn variants_in_java_run_with_softioc_in_the_suite_java_and_answer_only_where_they_differ() {
-        let clients = vec![ClientUnderTest::PsiCa, ClientUnderTest::FodoJava];
-        let servers = vec![ServerKind::Fodo, ServerKind::SoftIoc];
-        let of = |suite| {
-            let run = RunSettings { clients: clients.clone(), servers: servers.clone(), ..settings(suite) };
-            ClientServerPair::selected(&run)
-        };
-        let is_variant = |pair: &&ClientServerPair| ClientUnderTest::JAVA_VARIANTS.contains(&pair.client);
-
-        let (java, full) = (of(Suite::Java), of(Suite::Full));
-
-        assert_eq!(java.iter().filter(is_variant).count(), ClientUnderTest::JAVA_VARIANTS.len());
-        assert!(java.iter().filter(is_variant).all(|pair| pair.server == ServerKind::SoftIoc));
-        assert_eq!(full.iter().filter(is_variant).count(), 0);
-        let tasks = scenario::tasks(&Scenario::all().unwrap(), Suite::Java, usize::MAX);
-        let requests = |client| {
-            let pair = ClientServerPair { client, server: ServerKind::SoftIoc, protocol: LabProtocol::Ca };
-            let mut requests: Vec<MeasuredRequest> =
-                tasks.iter().filter(|task| pair.answers(task)).map(|task| task.request).collect();
-            requests.sort_unstable();
-            requests.dedup();
-            requests
-        };
-        assert_eq!(requests(ClientUnderTest::FodoJavaRows), [MeasuredRequest::MonitorAtOnce]);
-        assert_eq!(requests(ClientUnderTest::FodoJavaInto), [MeasuredRequest::MoveArray]);
-        let both = [MeasuredRequest::MonitorAtOnce, MeasuredRequest::MoveArray];
-        assert_eq!(requests(ClientUnderTest::PsiCaStriped), both);
-        assert_eq!(requests(ClientUnderTest::FodoJavaExecutor), both);
     }
 
     #[test]
@@ -700,26 +507,23 @@ mod tests {
 
     #[test]
     fn slow_clients_are_measured_with_both_servers_on_two_cores_and_unpinned() {
-        for suite in [Suite::Quick, Suite::Full] {
-            let settings = settings(suite);
+        let settings = settings(Suite::Full);
 
-            let places = places(&ClientServerPair::selected(&settings), &cpus(), suite);
+        let places = places(&ClientServerPair::selected(&settings), &cpus(), Suite::Full);
 
-            for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
-                let pair = ClientServerPair { client: ClientUnderTest::Aioca, server, protocol: LabProtocol::Ca };
-                let of_aioca: Vec<Placement> =
-                    places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
-                assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
-                let driver_runs = driver_runs(&ClientServerPair::selected(&settings), &cpus(), &settings);
-                let is_there =
-                    |driver_run: &DriverRun| (driver_run.pair, driver_run.placement) == (pair, Placement::TwoCores);
-                let of_aioca: Vec<usize> =
-                    (0..driver_runs.len()).filter(|&index| is_there(&driver_runs[index])).collect();
-                assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
-            }
-            // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.
-            assert_eq!(places.iter().filter(|(pair, _)| pair.client == ClientUnderTest::Libca).count(), 10);
+        for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
+            let pair = ClientServerPair { client: ClientUnderTest::Aioca, server, protocol: LabProtocol::Ca };
+            let of_aioca: Vec<Placement> =
+                places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
+            assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
+            let driver_runs = driver_runs(&ClientServerPair::selected(&settings), &cpus(), &settings);
+            let is_there =
+                |driver_run: &DriverRun| (driver_run.pair, driver_run.placement) == (pair, Placement::TwoCores);
+            let of_aioca: Vec<usize> = (0..driver_runs.len()).filter(|&index| is_there(&driver_runs[index])).collect();
+            assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
         }
+        // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.
+        assert_eq!(places.iter().filter(|(pair, _)| pair.client == ClientUnderTest::Libca).count(), 10);
     }
 
     #[test]
@@ -736,17 +540,6 @@ mod tests {
         let answering = places.iter().map(|(pair, _)| pair).filter(|pair| pair.answers(million));
         let names: Vec<(&str, &str)> = answering.map(|pair| (pair.client.text(), pair.server.text())).collect();
         assert_eq!(names, [("raw", "raw"), ("fodo", "fodo"), ("fodo-java", "fodo")]);
-    }
-
-    #[test]
-    fn python_clients_are_measured_up_to_a_thousand_channels_and_with_all_arrays() {
-        let scenarios = Scenario::all().unwrap();
-        let aioca =
-            ClientServerPair { client: ClientUnderTest::Aioca, server: ServerKind::Fodo, protocol: LabProtocol::Ca };
-
-        for task in scenario::tasks(&scenarios, Suite::Full, usize::MAX).iter().filter(|task| aioca.answers(task)) {
-            assert!(task.point <= PYTHON_POINT_MAX || task.request == MeasuredRequest::MoveArray, "{task:?}");
-        }
     }
 
     #[test]

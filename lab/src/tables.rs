@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::report::case_tables;
 use crate::report::clu_tables;
 use crate::report::number;
+use crate::report::overview;
 use crate::report::published::PublishedStudy;
 use crate::report::study_tables;
 use crate::report::table::Cell;
@@ -38,6 +39,11 @@ pub fn tables(result: &ResultFile) -> String {
         return text + &notes.text() + &of_study + &format!("{:.0} s.\n", result.duration_s);
     }
     text + &notes.text() + &foot(result, &studies)
+}
+
+/// The machine, a line for each question, and what the report has besides.
+pub fn one_page(result: &ResultFile) -> String {
+    head(result) + &overview::overview(result) + &format!("{:.0} s; --all prints every table.\n", result.duration_s)
 }
 
 /// The tables of studies 002 to 004; heads are broken into lines of one word each.

@@ -168,6 +168,9 @@ pub enum WorkerCommand {
         /// Number of channels or contexts.
         #[arg(long, default_value_t = 20)]
         n: usize,
+        /// The protocol, for a client that has both.
+        #[arg(long)]
+        protocol: Option<LabProtocol>,
     },
 }
 
@@ -215,8 +218,8 @@ impl WorkerCommand {
             WorkerCommand::Delay { at, to, one_way_us } => {
                 crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
             }
-            WorkerCommand::TryDriver { client, n } => {
-                trial::run(client, n, stdout().lock()).map_err(std::io::Error::other)
+            WorkerCommand::TryDriver { client, n, protocol } => {
+                trial::run(client, n, protocol, stdout().lock()).map_err(std::io::Error::other)
             }
         };
         match done {

@@ -36,7 +36,7 @@ fn run(directory: &Path, name: &str, slower_per_cent: u32) -> PathBuf {
     let slower = slower_per_cent.to_string();
     let words = "run quick --question Q17 --client fodo --server soft-ioc --repetitions 9 --slower-per-cent";
     let mut words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-    words.extend([slower.into(), "--json".into(), path.clone().into()]);
+    words.extend([slower.into(), "--json".into(), path.clone().into(), "--report".into(), directory.into()]);
     let output = lab(&words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(&path).expect("the result");

@@ -17,14 +17,14 @@ struct Abilities {
     gets_equal_at_once: bool,
     /// Whether it creates channels without an operation.
     creates_channels: bool,
-    /// Over pvAccess gets of every field are tried, too.
+    /// Over pvAccess gets of every field are tried, too. A client of both protocols is there twice.
     is_of_pvaccess: bool,
     gets_in_flight: bool,
     /// Including puts without waiting, and gets in flight from separate channels to one PV.
     answers_every_request: bool,
 }
 
-static CLIENTS: [Abilities; 10] = [
+static CLIENTS: [Abilities; 13] = [
     Abilities {
         client: "fodo",
         has_contexts: true,
@@ -114,6 +114,17 @@ static CLIENTS: [Abilities; 10] = [
         answers_every_request: false,
     },
     Abilities {
+        client: "spvirit",
+        has_contexts: false,
+        has_scopes: false,
+        has_equal_channels: true,
+        gets_equal_at_once: true,
+        creates_channels: false,
+        is_of_pvaccess: true,
+        gets_in_flight: true,
+        answers_every_request: false,
+    },
+    Abilities {
         client: "p4p",
         has_contexts: true,
         has_scopes: true,
@@ -135,7 +146,32 @@ static CLIENTS: [Abilities; 10] = [
         gets_in_flight: true,
         answers_every_request: false,
     },
+    Abilities {
+        client: "repics",
+        has_contexts: true,
+        has_scopes: false,
+        has_equal_channels: true,
+        gets_equal_at_once: true,
+        creates_channels: true,
+        is_of_pvaccess: false,
+        gets_in_flight: false,
+        answers_every_request: false,
+    },
+    Abilities {
+        client: "repics",
+        has_contexts: true,
+        has_scopes: true,
+        has_equal_channels: false,
+        gets_equal_at_once: true,
+        creates_channels: false,
+        is_of_pvaccess: true,
+        gets_in_flight: false,
+        answers_every_request: false,
+    },
 ];
+
+/// There is no wheel of repics for Linux on ARM.
+const HAS_REPICS: bool = !cfg!(all(target_os = "linux", target_arch = "aarch64"));
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -147,9 +183,14 @@ fn main() -> ExitCode {
     // Elsewhere the peers may be missing; `cargo xtask test` installs them, FODO_PEERS selects others.
     let should_run = has_peers || std::env::var_os("CI").is_some();
     let test = |abilities: &'static Abilities| {
-        (abilities.client, move || every_request_is_answered_right_or_refused_in_words(abilities))
+        let name = match abilities.client {
+            "repics" if abilities.is_of_pvaccess => "repics over pvAccess",
+            client => client,
+        };
+        (name, move || every_request_is_answered_right_or_refused_in_words(abilities))
     };
-    harness::run(CLIENTS.iter().map(test), should_run)
+    let clients = CLIENTS.iter().filter(|abilities| HAS_REPICS || abilities.client != "repics");
+    harness::run(clients.map(test), should_run)
 }
 
 fn lab(words: &[&str]) -> Command {
@@ -161,7 +202,9 @@ fn lab(words: &[&str]) -> Command {
 fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
     let client = abilities.client;
 
-    let output = lab(&["worker", "try-driver", client, "--n", "20"]).output().expect("this program starts");
+    let protocol = if abilities.is_of_pvaccess { "pva" } else { "ca" };
+    let words = ["worker", "try-driver", client, "--n", "20", "--protocol", protocol];
+    let output = lab(&words).output().expect("this program starts");
 
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     if client == "fodo-java" && complaint.contains("`cargo xtask java package` builds it") {
@@ -212,7 +255,7 @@ fn expected(request: &Value, abilities: &Abilities) -> String {
         "context_close" if about["how"] == "scope" && abilities.has_scopes => return "answered: true".into(),
         "context_close" if about["how"] == "explicit" && abilities.has_contexts => return "answered: true".into(),
         "context_close" => false,
-        "create_contexts" => abilities.has_contexts || ["pvxs", "core-pva"].contains(&abilities.client),
+        "create_contexts" => abilities.has_contexts || ["pvxs", "spvirit", "core-pva"].contains(&abilities.client),
         "create_channels" if !abilities.creates_channels => false,
         "get_at_once" => !is_equal || abilities.gets_equal_at_once,
         "monitor_at_once" => true,

@@ -118,9 +118,8 @@ fn a_load_beyond_what_is_carried_is_merged_and_counted() {
     let (row, is_right) = load("beyond", &words);
 
     assert!(is_right, "{row}");
-    let ledger = &row["ledger"];
-    assert!(ledger["merged_server"].as_u64() > Some(0), "{row}");
-    assert_eq!(ledger["unexplained"], 0);
+    assert!(row["ledger"]["merged_server"].as_u64() > Some(0), "{row}");
+    assert_eq!(row["ledger"]["unexplained"], 0);
 }
 
 fn every_double_is_found_out() {
@@ -193,6 +192,10 @@ fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
     assert!(buckets.len() <= 200 && percentile(&row, 50.0) < 3e10, "{server}, {client}: {row}");
 }
 
+/// The client repics, where there is a wheel of it: not for Linux on ARM.
+const REPICS: Option<&str> =
+    if cfg!(all(target_os = "linux", target_arch = "aarch64")) { None } else { Some("repics") };
+
 /// Whether the laboratory finds Fodo's jar; tests of Fodo in Java are left out without it.
 fn has_jar() -> bool {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../java/target");
@@ -216,7 +219,7 @@ fn every_client_gets_every_update_of_our_ioc() {
     if has_peers() {
         // Small enough that they do not disturb each other.
         std::thread::scope(|scope| {
-            for client in ["libca", "aioca", "pyepics", "caproto", "psi-ca"] {
+            for client in ["libca", "aioca", "pyepics", "caproto", "psi-ca"].into_iter().chain(REPICS) {
                 scope.spawn(move || check_account("fodo", client, "calc", "10"));
             }
         });
@@ -244,10 +247,10 @@ fn watchers_in_every_language_find_out_a_double() {
 
     // C, Python, Java; the Python clients share their tally. psi-ca merges two updates that arrive at once.
     std::thread::scope(|scope| {
-        for client in ["libca", "aioca", "psi-ca"] {
+        for client in ["libca", "aioca", "psi-ca"].into_iter().chain(REPICS) {
             scope.spawn(move || find_out(client, "lie", "values that their PV never had"));
         }
-        for client in ["libca", "aioca"] {
+        for client in ["libca", "aioca"].into_iter().chain(REPICS) {
             scope.spawn(move || find_out(client, "reorder", "out of order"));
         }
     });
@@ -290,6 +293,8 @@ fn over_pvaccess_every_update_is_accounted_for() {
         std::thread::scope(|scope| {
             for (client, server) in [
                 ("pvxs", "fodo"),
+                ("spvirit", "fodo"),
+                ("spvirit", "qsrv2"),
                 ("p4p", "fodo"),
                 ("core-pva", "fodo"),
                 ("fodo", "qsrv2"),
@@ -299,6 +304,8 @@ fn over_pvaccess_every_update_is_accounted_for() {
             ] {
                 scope.spawn(move || check(client, server));
             }
+            REPICS.map(|client| scope.spawn(move || check(client, "fodo")));
+            REPICS.map(|client| scope.spawn(move || check(client, "qsrv2")));
         });
     }
 }
@@ -331,8 +338,8 @@ fn idle_channels_in_java() {
 
     assert!(is_right, "{rows}");
     for variant in ["channel, client, outside the heap", "subscription, client, outside the heap"] {
-        let row = rows.as_array().expect("rows").iter().find(|row| row["variant"] == variant).expect(variant);
-        assert!((1.0..20_000.0).contains(&row["median"].as_f64().expect("a median")), "{row}");
+        let row = rows.as_array().expect("rows").iter().find(|row| row["variant"] == variant);
+        assert!(row.and_then(|row| row["median"].as_f64()).is_some_and(|n| (1.0..20_000.0).contains(&n)), "{rows}");
     }
 }
 
@@ -343,13 +350,12 @@ fn a_stream_is_received_whole_and_compared_with_a_raw_stream() {
         assert!(is_right, "{client}: {rows}");
         let [received, raw, share] = &rows.as_array().expect("rows")[..] else { panic!("{client}: {rows}") };
         let sample = |row: &serde_json::Value| row["samples"][0].as_f64().expect("one repetition");
-        assert_eq!((&received["unit"], &raw["unit"], &share["unit"]), (&"MB/s".into(), &"MB/s".into(), &"x".into()));
+        assert_eq!([&received["unit"], &raw["unit"], &share["unit"]], ["MB/s", "MB/s", "x"]);
         assert_eq!(received["floor"].as_f64(), Some(sample(raw)));
         assert!((sample(share) - sample(received) / sample(raw)).abs() < 1e-9, "{client}: {rows}");
         let number = |name: &str| received["ledger"][name].as_i64().expect("a ledger");
-        assert!(number("delivered") > 1, "{client}: {rows}");
-        let n_merged = number("merged_server") + number("merged_client");
-        assert_eq!(number("delivered"), number("produced") - n_merged, "{client}: {rows}");
+        let n_delivered = number("produced") - number("merged_server") - number("merged_client");
+        assert!(n_delivered > 1 && number("delivered") == n_delivered, "{client}: {rows}");
         assert_eq!((number("unexplained"), number("unattributed")), (0, 0), "{client}: {rows}");
         let sent = received["resources"][0]["bytes_sent"].as_i64();
         assert!(sent.is_none_or(|bytes| bytes > number("delivered") * 160_000), "{client}: {rows}");
@@ -358,7 +364,7 @@ fn a_stream_is_received_whole_and_compared_with_a_raw_stream() {
     check("fodo", "ca");
     check("fodo", "pva");
     if has_peers() {
-        ["pvxs", "p4p", "core-pva"].into_iter().for_each(|client| check(client, "pva"));
+        ["pvxs", "spvirit", "p4p", "core-pva"].into_iter().chain(REPICS).for_each(|client| check(client, "pva"));
     }
 }
 
@@ -371,7 +377,6 @@ fn a_double_of_a_stream_is_found_out() {
     }
 }
 
-/// The tally of all clients in Python: the same sequences as in the tests of `tally.rs`.
 /// Runs a script in Python that can import the watchers; `None`, with a message, if there is no Python.
 fn python_output(script: &str) -> Option<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/python");

@@ -201,7 +201,7 @@ class BaseContext:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Closed("", "the context is closed; create a new one")
+            raise Closed("", "the context is closed", advice="create a new one")
 
     def _channel(self, name: str) -> _native.Channel:
         channel = self._channels.get(name)

@@ -10,19 +10,24 @@ class Error(Exception):
     """The name of the PV as the caller wrote it; empty if the error concerns no PV."""
 
     reason: str
-    """What happened, without the name."""
+    """What happened, without the name and without advice."""
 
     server: str | None
     """The address of the server that the error concerns."""
 
-    def __init__(self, pv: str, reason: str, server: str | None = None) -> None:
-        super().__init__(f'"{pv}": {reason}' if pv else reason)
+    advice: str | None
+    """What to do about it, or what to check; `None` where the reason says it, or only the server can."""
+
+    def __init__(self, pv: str, reason: str, server: str | None = None, advice: str | None = None) -> None:
+        text = f"{reason}; {advice}" if advice else reason
+        super().__init__(f'"{pv}": {text}' if pv else text)
         self.pv = pv
         self.reason = reason
         self.server = server
+        self.advice = advice
 
-    def __reduce__(self) -> tuple[type[Error], tuple[str, str, str | None]]:
-        return type(self), (self.pv, self.reason, self.server)
+    def __reduce__(self) -> tuple[type[Error], tuple[str, str, str | None, str | None]]:
+        return type(self), (self.pv, self.reason, self.server, self.advice)
 
 
 class NotFound(Error, TimeoutError):

@@ -102,7 +102,7 @@ class NotSet(Misuse):
     def __init__(self, errors: dict[int, Error]) -> None:
         first = next(iter(errors.values()))
         more = f"; {len(errors) - 1} more values are not set" if len(errors) > 1 else ""
-        super().__init__(first.pv, first.reason + more)
+        super().__init__(first.pv, first.reason + more, advice=first.advice)
         self.errors = errors
 
     def __reduce__(self) -> tuple[type[NotSet], tuple[dict[int, Error]]]:  # type: ignore[override]

@@ -1,6 +1,5 @@
 //! Errors of the client as exceptions of `fodo._errors`.
 
-use std::error::Error as _;
 use std::net::SocketAddr;
 
 use fodo_net::{Error, ErrorKind};
@@ -20,22 +19,19 @@ pub fn exception<'py>(py: Python<'py>, pv: &Py<PyString>, error: &Error) -> PyRe
         ErrorKind::Misuse { .. } => ("Misuse", None),
         _ => ("Error", None),
     };
-    let reason = match error.source() {
-        Some(source) => format!("{}: {source}", error.kind()),
-        None => error.kind().to_string(),
-    };
-    instance(py, class, pv.bind(py), &reason, server)
+    instance(py, class, pv.bind(py), &error.reason(), server, error.advice())
 }
 
-/// An exception of this class.
+/// An exception of this class. `advice`: what to do, unless the reason says it.
 pub fn instance<'py>(
     py: Python<'py>,
     class: &str,
     pv: &Bound<'py, PyString>,
     reason: &str,
     server: Option<&SocketAddr>,
+    advice: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    py.import("fodo._errors")?.getattr(class)?.call1((pv, reason, server.map(SocketAddr::to_string)))
+    py.import("fodo._errors")?.getattr(class)?.call1((pv, reason, server.map(SocketAddr::to_string), advice))
 }
 
 /// The same, to be raised.
@@ -45,7 +41,7 @@ pub fn raised(py: Python<'_>, pv: &Py<PyString>, error: &Error) -> PyErr {
 
 /// The call is invalid, and why.
 pub fn misuse(py: Python<'_>, pv: &str, reason: &str) -> PyErr {
-    instance(py, "Misuse", &PyString::new(py, pv), reason, None).map_or_else(|failure| failure, PyErr::from_value)
+    instance(py, "Misuse", &PyString::new(py, pv), reason, None, None).map_or_else(|failure| failure, PyErr::from_value)
 }
 
 /// The exception for a result or an update that was received but could not be made an object of Python, with what was raised
@@ -55,13 +51,14 @@ pub fn not_converted<'py>(py: Python<'py>, pv: &Py<PyString>, failure: &PyErr) -
         py.import("_thread")?.call_method0("interrupt_main")?;
     }
     let reason = format!("what was received cannot be converted: {failure}");
-    let exception = instance(py, "Error", pv.bind(py), &reason, None)?;
+    let exception = instance(py, "Error", pv.bind(py), &reason, None, None)?;
     exception.setattr("__cause__", failure.value(py))?;
     Ok(exception)
 }
 
 /// The object belongs to the parent of this process.
 pub fn forked(py: Python<'_>) -> PyErr {
-    let reason = "this process was forked from the one that created the context: create a new context here";
-    instance(py, "Forked", &PyString::new(py, ""), reason, None).map_or_else(|failure| failure, PyErr::from_value)
+    let reason = "this process was forked from the one that created the context";
+    let forked = instance(py, "Forked", &PyString::new(py, ""), reason, None, Some("create a new context here"));
+    forked.map_or_else(|failure| failure, PyErr::from_value)
 }

@@ -285,10 +285,11 @@ pub fn event_parts<'py, T>(
     event: MonitorEvent<T>,
 ) -> PyResult<(&'static str, Bound<'py, PyAny>)> {
     let none = || py.None().into_bound(py);
-    let failure = |class, reason: String| {
+    let failure = |class, reason: String, advice| {
         let server = target.channel.facts().map(|facts| facts.server);
-        error::instance(py, class, target.name.bind(py), &reason, server.as_ref())
+        error::instance(py, class, target.name.bind(py), &reason, server.as_ref(), advice)
     };
+    let refused = |refusal: &Refusal| failure("Refused", format!("the server refused {refusal}"), refusal.advice());
     Ok(match event {
         MonitorEvent::Connected(facts) => ("connected", operation::connection(py, target, &facts)?),
         MonitorEvent::Rights(facts) => ("rights", operation::connection(py, target, &facts)?),
@@ -296,11 +297,11 @@ pub fn event_parts<'py, T>(
         MonitorEvent::Unresponsive => ("unresponsive", none()),
         MonitorEvent::Responsive => ("responsive", none()),
         MonitorEvent::Disconnected => ("disconnected", none()),
-        MonitorEvent::Refused(refusal @ Refusal::FurtherUpdates) => {
-            ("ended", failure("Refused", format!("the server refused {refusal}"))?)
+        MonitorEvent::Refused(refusal @ Refusal::FurtherUpdates) => ("ended", refused(&refusal)?),
+        MonitorEvent::Refused(refusal) => ("refused", refused(&refusal)?),
+        MonitorEvent::WrongReply(reply) => {
+            ("wrong_reply", failure("WrongReply", format!("the server sent {reply}"), Some(reply.advice()))?)
         }
-        MonitorEvent::Refused(refusal) => ("refused", failure("Refused", format!("the server refused {refusal}"))?),
-        MonitorEvent::WrongReply(reply) => ("wrong_reply", failure("WrongReply", format!("the server sent {reply}"))?),
         MonitorEvent::Closed => ("closed", none()),
         // Whatever a later version adds.
         _ => ("other", none()),

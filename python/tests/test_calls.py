@@ -48,13 +48,15 @@ def test_an_absent_name_is_not_found_in_time(face: Face, place: Place, protocol:
         with pytest.raises(fodo.NotFound, match="no server claimed the name") as caught:
             face.call(call, name, timeout=0.2)
         assert caught.value.pv == name and isinstance(caught.value, TimeoutError)
+        advice = caught.value.advice
+        assert advice is not None and f"EPICS_{protocol.upper()}_ADDR_LIST" in advice and advice in str(caught.value)
 
 
 def test_a_put_that_takes_too_long_has_no_reply(face: Face, place: Place, protocol: str) -> None:
     name = place.name(protocol, "slow.A")
     face.call("connect", name)
 
-    with pytest.raises(fodo.NoReply, match="did not reply within 300ms") as caught:
+    with pytest.raises(fodo.NoReply, match="did not reply within 0.3 s; its IOC may be busy") as caught:
         face.call("put", name, time.time(), timeout=0.3)
 
     assert caught.value.pv == name and caught.value.server is not None
@@ -184,10 +186,11 @@ def test_settings_of_a_context_are_checked() -> None:
 
 
 def test_errors_are_pickled_with_their_pv() -> None:
-    error = pickle.loads(pickle.dumps(fodo.NotFound("x:gap", "no server", "10.0.0.1:5064")))
+    error = pickle.loads(pickle.dumps(fodo.NotFound("x:gap", "no server", "10.0.0.1:5064", "start one")))
 
     assert (type(error), error.pv, error.reason, error.server) == (fodo.NotFound, "x:gap", "no server", "10.0.0.1:5064")
-    assert str(error) == '"x:gap": no server'
+    assert (str(error), error.advice) == ('"x:gap": no server; start one', "start one")
+    assert (str(fodo.Misuse("", "no name")), fodo.Misuse("", "no name").advice) == ("no name", None)
 
 
 def test_both_faces_have_the_same_names() -> None:

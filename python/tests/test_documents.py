@@ -72,7 +72,8 @@ def test_the_first_programs_of_the_page_about_clients_run() -> None:
     # The others do not end.
     printed = printed_with_records(programs("docs/how-to/use-python.md")[:2])
 
-    assert printed == ['x:absent has no value: "x:absent": no server claimed the name within 2s']
+    assert len(printed) == 1
+    assert printed[0].startswith('x:absent has no value: "x:absent": no server claimed the name within 2 s; check that')
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -473,7 +473,7 @@ def test_a_list_of_monitors_with_an_invalid_name_subscribes_to_nothing(kind: Any
 
     async def main() -> None:
         context = kind(settings=place.settings, timeout=10)
-        with pytest.raises(fodo.Misuse, match="needs a name"):
+        with pytest.raises(fodo.Misuse, match="the name of the channel is empty"):
             context.monitor(["T:number", ""], print)
         await asyncio.sleep(0.2)
         context.close()

@@ -208,12 +208,13 @@ fn tested(root: &Path, oldest: Option<&Jdk>, newest: Option<&Jdk>, program: &Pat
         Ok(printed) => (Vec::new(), totals(&printed), durations(&printed)),
         Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first"), Vec::new()),
     };
-    let unstable = run_again(failed, |names| match run(names) {
+    let first = TestReport { summary: format!("{summary}{word}"), failed, durations, ..TestReport::default() };
+    let report = run_again(first, |names| match run(names) {
         Ok(_) => Ok(Vec::new()),
         Err(why) => failed_tests_of(why),
     })?;
     no_warning_of_jni(&logs)?;
-    Ok(TestReport { summary: format!("{summary}{word}"), unstable, durations })
+    Ok(report)
 }
 
 fn maven(root: &Path, jdk: Option<&Jdk>) -> Command {

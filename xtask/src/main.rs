@@ -1,5 +1,5 @@
 //! The project's tasks: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `python`, `java`, `suites`, `docs`,
-//! `fuzz SECONDS`, `mutants N`, `soak MINUTES`.
+//! `fuzz SECONDS`, `soak MINUTES`.
 #![forbid(unsafe_code)]
 
 mod again;
@@ -8,7 +8,6 @@ mod docs;
 mod environment;
 mod fuzz;
 mod java;
-mod mutants;
 mod nextest;
 mod peers;
 mod programs;
@@ -44,8 +43,6 @@ const USAGE: &str = "usage: cargo xtask TASK
   suites [NAME ..]  runs tests of other projects on Fodo, and compares docs/reference/compatibility.md with the results
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
-  mutants N [SEED]  tests N mutants with the tests of their own crate and lists the survivors;
-                needs cargo-mutants
   soak MINUTES  injects random faults into `fodo ioc`; checks that nothing grows and other clients are unaffected";
 
 fn main() -> ExitCode {
@@ -74,8 +71,6 @@ fn main() -> ExitCode {
         ["suites", names @ ..] => suites::check(&root, names).map(print_outcome),
         ["docs"] => docs::run_shell_blocks(&root).map(print_outcome),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
-        ["mutants", sample_size] => mutants::run(&root, sample_size, None),
-        ["mutants", sample_size, seed] => mutants::run(&root, sample_size, Some(seed)),
         ["soak", minutes] => soak::run(&root, minutes),
         _ => Err(USAGE.to_string()),
     };

@@ -38,11 +38,12 @@ pub fn check(root: &Path) -> Result<Outcome, String> {
         Ok(printed) => (Vec::new(), summary_line(&printed).to_string(), durations(&printed)),
         Err(why) => (failed_tests_of(why)?, String::from("some tests failed at first"), Vec::new()),
     };
-    let unstable = run_again(failed, |names| match run(names) {
+    let first = TestReport { summary: format!("{summary}{word}"), failed, durations, ..TestReport::default() };
+    let report = run_again(first, |names| match run(names) {
         Ok(_) => Ok(Vec::new()),
         Err(why) => failed_tests_of(why),
     })?;
-    Ok(Outcome::Tested(TestReport { summary: format!("{summary}{word}"), unstable, durations }))
+    Ok(Outcome::Tested(report))
 }
 
 /// The last line of pytest, `5 passed in 1.20s`.

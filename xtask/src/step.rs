@@ -59,17 +59,19 @@ pub struct TestStep {
 pub enum Outcome {
     /// The check passed; contains a message that may be empty.
     Passed(String),
-    /// Each test passed, some perhaps not at first.
+    /// Tests ran; the check passed if none failed each time.
     Tested(TestReport),
     /// The check could not run here; contains the reason.
     Skipped(String),
 }
 
-/// The results of tests that all passed in the end.
+/// The results of tests.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct TestReport {
     /// The number of tests.
     pub summary: String,
+    /// The tests that failed, and failed when they ran again, with their first messages.
+    pub failed: Vec<FailedTest>,
     /// The tests that passed only when they ran again, alone.
     pub unstable: Vec<FailedTest>,
     /// How long each test took, if its runner says so.
@@ -85,13 +87,33 @@ pub struct FailedTest {
     pub message: String,
 }
 
+impl FailedTest {
+    /// The lines that tell of it.
+    fn reported_as(&self, verb: &str) -> Vec<String> {
+        let message = self.message.lines().map(|line| format!("    {line}"));
+        std::iter::once(format!("{} {verb}:", self.name)).chain(message).collect()
+    }
+}
+
 impl Outcome {
     /// The word and the message for the report.
-    fn words(&self) -> (&'static str, &str) {
+    fn words(&self) -> (&'static str, String) {
         match self {
-            Outcome::Passed(summary) => ("ok", summary),
-            Outcome::Tested(report) => ("ok", &report.summary),
-            Outcome::Skipped(why) => ("SKIPPED", why),
+            Outcome::Passed(summary) => ("ok", summary.clone()),
+            Outcome::Tested(report) => {
+                let word = if report.failed.is_empty() { "ok" } else { "FAILED" };
+                let failed = report.failed.iter().map(|test| test.reported_as("failed").join("\n"));
+                let unstable = report.unstable.iter().map(|test| test.reported_as("is unstable").join("\n"));
+                (
+                    word,
+                    std::iter::once(report.summary.clone())
+                        .chain(failed)
+                        .chain(unstable)
+                        .collect::<Vec<_>>()
+                        .join("\n"),
+                )
+            }
+            Outcome::Skipped(why) => ("SKIPPED", why.clone()),
         }
     }
 }
@@ -147,10 +169,11 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Starts a step that needs no other, in the background; [`Steps::run`] waits for its end.
+    /// Starts a step in the background if those that it needs have passed; [`Steps::run`] waits for its end.
     pub fn start(&mut self, name: &str) -> Result<(), String> {
         let (step, root) = (self.named(name)?, self.root.to_path_buf());
-        if !self.ended.contains_key(step.name) {
+        let can_run = step.needs.iter().all(|needed| self.ended.get(needed) == Some(&true));
+        if can_run && !self.ended.contains_key(step.name) {
             let run = step.run;
             self.background.insert(step.name, std::thread::spawn(move || timed(|| run(&root))));
         }
@@ -178,25 +201,30 @@ impl<'a> Steps<'a> {
         };
         let (word, message) = match &result {
             Ok(outcome) => outcome.words(),
-            Err(why) => ("FAILED", why.as_str()),
+            Err(why) => ("FAILED", why.clone()),
         };
         let message = message.trim_end();
         let gap = if message.contains('\n') { "\n" } else { "  " };
         println!("     {word} {seconds:.1} s{}{message}", if message.is_empty() { "" } else { gap });
-        // A step that was skipped leaves out what it would have prepared, and the tests leave out what needs that.
-        self.ended.insert(step.name, result.is_ok());
+        let mut failed: Option<Vec<String>> = None;
         match result {
             Ok(Outcome::Passed(_)) => self.n_passed += 1,
             Ok(Outcome::Tested(report)) => {
-                self.n_passed += 1;
-                report.unstable.iter().for_each(|test| println!("     unstable: {}", test.name));
                 self.unstable.extend(report.unstable);
                 self.durations.extend(report.durations);
+                if report.failed.is_empty() {
+                    self.n_passed += 1;
+                } else {
+                    failed = Some(report.failed.iter().flat_map(|test| test.reported_as("failed")).collect());
+                }
             }
             Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
-            Err(why) => {
-                self.failed.push(FailedStep { name: step.name, title: step.title, reasons: reasons_in(&why) });
-            }
+            Err(why) => failed = Some(reasons_in(&why)),
+        }
+        // A step that was skipped leaves out what it would have prepared, and the tests leave out what needs that.
+        self.ended.insert(step.name, failed.is_none());
+        if let Some(reasons) = failed {
+            self.failed.push(FailedStep { name: step.name, title: step.title, reasons });
         }
         Ok(())
     }
@@ -211,9 +239,10 @@ impl<'a> Steps<'a> {
     /// Prints the summary; fails if a step failed, or if too many tests are unstable.
     pub fn finish(mut self) -> Result<(), String> {
         println!("{}", self.slowest());
-        for FailedTest { name, message } in &self.unstable {
-            println!("unstable: {name} passed only when it ran again, alone; at first:");
-            message.lines().for_each(|line| println!("    {line}"));
+        for test in &self.unstable {
+            test.reported_as("is unstable: it passed only when it ran again, alone; at first")
+                .iter()
+                .for_each(|line| println!("{line}"));
         }
         for FailedStep { name, title, reasons } in &self.failed {
             println!("failed: {name}: {title}");
@@ -359,6 +388,9 @@ pub fn reasons_in(output: &str) -> Vec<String> {
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" panicked at ")) {
         reasons.push(line);
         reasons.extend(lines.get(index + 1));
+        let values = lines[index + 1..].iter().skip(1).take(2);
+        reasons
+            .extend(values.filter(|line| ["left:", "right:"].iter().any(|side| line.trim_start().starts_with(side))));
     }
     if reasons.is_empty() {
         reasons = lines[lines.len().saturating_sub(REASON_LINES)..].to_vec();
@@ -403,18 +435,21 @@ mod tests {
     #[test]
     fn the_reasons_of_a_failed_step_are_its_panics_or_its_last_lines() {
         let output = "failures:\n\nthread 'a' (1) panicked at a.rs:1:2:\nwhy\nnote: run\n\nfailures:\n    a\n";
+        let assertion = "thread 'a' (1) panicked at a.rs:1:2:\n`left == right`\n  left: 1\n right: 2\nnote: run\n";
 
         assert_eq!(reasons_in(output), ["thread 'a' (1) panicked at a.rs:1:2:", "why"]);
+        assert_eq!(reasons_in(assertion)[1..], ["`left == right`", "  left: 1", " right: 2"]);
         assert_eq!(reasons_in("1\n2\n3\n4\n5\n6\n"), ["2", "3", "4", "5", "6"]);
         assert_eq!(reasons_in(&"x".repeat(1000))[0].len(), REASON_CHARACTERS);
     }
 
     fn ended(names: &[&str]) -> Result<(), String> {
-        const STEPS: [TestStep; 5] = [
+        const STEPS: [TestStep; 6] = [
             TestStep { name: "good", title: "", needs: &[], run: |_| Ok(Outcome::Passed(String::new())) },
             TestStep { name: "bad", title: "", needs: &["good"], run: |_| Err("no".into()) },
             TestStep { name: "absent", title: "", needs: &[], run: |_| Ok(Outcome::Skipped("not here".into())) },
             TestStep { name: "later", title: "", needs: &["good", "bad"], run: |_| panic!("what it needs failed") },
+            TestStep { name: "tested", title: "", needs: &[], run: |_| Ok(Outcome::Tested(with_a_failure())) },
             TestStep { name: "shaky", title: "", needs: &[], run: |_| Ok(Outcome::Tested(shaky(UNSTABLE_MAX))) },
         ];
         let root = root();
@@ -428,6 +463,18 @@ mod tests {
     fn shaky(n: usize) -> TestReport {
         let unstable = (0..n).map(|index| FailedTest { name: format!("t{index}"), message: "why".into() }).collect();
         TestReport { unstable, ..TestReport::default() }
+    }
+
+    fn with_a_failure() -> TestReport {
+        TestReport { failed: shaky(1).unstable, ..shaky(1) }
+    }
+
+    #[test]
+    fn a_step_whose_tests_fail_names_each_with_its_message_and_the_unstable_ones() {
+        let (word, message) = Outcome::Tested(with_a_failure()).words();
+
+        assert_eq!((word, message.as_str()), ("FAILED", "\nt0 failed:\n    why\nt0 is unstable:\n    why"));
+        assert_eq!(ended(&["tested"]), Err("0 passed, 1 failed".to_string()));
     }
 
     #[test]
@@ -445,16 +492,21 @@ mod tests {
 
     #[test]
     fn a_step_in_the_background_counts_once_when_it_is_its_turn() {
-        const STEPS: [TestStep; 1] =
-            [TestStep { name: "slow", title: "", needs: &[], run: |_| Err("too slow".into()) }];
+        const STEPS: [TestStep; 2] = [
+            TestStep { name: "slow", title: "", needs: &[], run: |_| Err("too slow".into()) },
+            TestStep { name: "next", title: "", needs: &["slow"], run: |_| panic!("what it needs failed") },
+        ];
         let root = root();
         let mut steps = Steps::new(&root, &STEPS);
 
+        steps.start("next").unwrap();
         steps.start("slow").unwrap();
         steps.run("slow").unwrap();
         steps.start("slow").unwrap();
+        steps.start("next").unwrap();
+        steps.run("next").unwrap();
 
-        assert_eq!(steps.finish(), Err("0 passed, 1 failed".to_string()));
+        assert_eq!(steps.finish(), Err("0 passed, 2 failed".to_string()));
     }
 
     #[test]

@@ -19,6 +19,18 @@ const SETTLE_DURATION: Duration = Duration::from_millis(400);
 /// long.
 const SETTLE_DURATION_MAX: Duration = Duration::from_secs(10);
 
+/// Time for CP links to follow a step of a burst. The burst is compared as a whole, so nothing depends on it.
+const BURST_SETTLE_DURATION: Duration = Duration::from_millis(30);
+
+/// Maximum duration of the steps before a `wait idle`: less than the shortest delay of a record.
+const BURST_DURATION_MAX: Duration = Duration::from_millis(240);
+
+/// Maximum time until no record is active.
+const IDLE_DURATION_MAX: Duration = Duration::from_secs(60);
+
+/// How often in succession no record must be active: one that is processed once more is inactive for a moment.
+const IDLE_READS: usize = 3;
+
 /// After which steps both servers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
@@ -67,12 +79,30 @@ impl ServerPair {
         let prefix = prefix(number);
         let mut stages = (self.theirs.stage(case, &prefix)?, self.ours.stage(case, &prefix)?);
         let steps = std::iter::once(None).chain(case.steps.iter().map(Some));
+        let has_bursts = case.steps.contains(&GateStep::WaitIdle);
+        let (mut burst_start, mut is_late) = (None, false);
         for (n_steps, step) in steps.enumerate() {
+            if burst_start.is_none() {
+                stages.0.begin();
+                stages.1.begin();
+            }
+            let is_in_burst = has_bursts && matches!(step, Some(GateStep::Write(_)));
+            let start = *burst_start.get_or_insert_with(Instant::now);
             let results = match step {
+                Some(GateStep::WaitIdle) => {
+                    self.wait_idle(&stages)?;
+                    (String::new(), String::new())
+                }
                 Some(step) => self.step(&mut stages, step)?,
                 None => (String::new(), String::new()),
             };
-            let is_silent = matches!(step, Some(GateStep::Get(_) | GateStep::Request { .. }));
+            if is_in_burst {
+                self.settle_within(BURST_SETTLE_DURATION, case, &mut stages)?;
+                is_late |= start.elapsed() > BURST_DURATION_MAX;
+            } else {
+                burst_start = None;
+            }
+            let is_silent = is_in_burst || matches!(step, Some(GateStep::Get(_) | GateStep::Request { .. }));
             let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
             let mut differences = match is_compared {
                 true => self.settle(case, &mut stages, compare, meant)?,
@@ -84,7 +114,7 @@ impl ServerPair {
             }
             differences.retain(|difference| !meant.allow(&case.name, &difference.what));
             if !differences.is_empty() {
-                return Ok(Some(GateFinding { n_steps, differences }));
+                return Ok(Some(GateFinding { n_steps, differences, is_late }));
             }
         }
         Ok(None)
@@ -92,8 +122,6 @@ impl ServerPair {
 
     /// Does one step on both, waits only once, and returns both results.
     fn step(&mut self, stages: &mut (Stage, Stage), step: &GateStep) -> Result<(String, String), TestFailure> {
-        stages.0.begin();
-        stages.1.begin();
         if let GateStep::Wait(_) = step {
             let results = self.theirs.run(&mut stages.0, step)?;
             return Ok((results.clone(), results));
@@ -104,6 +132,35 @@ impl ServerPair {
             self.ours.fence()?;
         }
         Ok((self.theirs.run(&mut stages.0, step)?, self.ours.run(&mut stages.1, step)?))
+    }
+
+    /// Waits until no record of the case is active on either server.
+    fn wait_idle(&mut self, stages: &(Stage, Stage)) -> Result<(), TestFailure> {
+        let start = Instant::now();
+        let mut n_idle = 0;
+        while n_idle < IDLE_READS {
+            self.theirs.fence()?;
+            self.ours.fence()?;
+            let is_idle = self.theirs.is_idle(&stages.0)? && self.ours.is_idle(&stages.1)?;
+            n_idle = if is_idle { n_idle + 1 } else { 0 };
+            if start.elapsed() > IDLE_DURATION_MAX {
+                return Err("some records are always active".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until both report the same, but not longer than `limit`.
+    fn settle_within(&mut self, limit: Duration, case: &Case, stages: &mut (Stage, Stage)) -> Result<(), TestFailure> {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            self.theirs.fence()?;
+            self.ours.fence()?;
+            if self.compare(case, stages)?.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The differences that remain after both had time to settle.

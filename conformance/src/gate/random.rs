@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fodo_ca::dbr::DbrType;
 use fodo_data::Kind;
 
+use super::busy;
 use super::domain::{Domain, EVENTS, HUGE, N_WHOLE, NUMBERS, OUT, WILD, domain};
 use super::raw::RequestMethod;
 use super::step::{AcknowledgeStep, Argument, GateStep};
@@ -70,7 +71,11 @@ impl RandomCase {
     /// The case of this seed.
     pub fn new(seed: u64) -> RandomCase {
         let mut dice = Dice(seed);
-        let is_about_events = dice.below(5) == 0;
+        let topic = dice.below(5);
+        if topic == 1 {
+            return RandomCase::with_busy_records(seed, dice);
+        }
+        let is_about_events = topic == 0;
         let types = if is_about_events { &TYPES_OF_EVENTS[..] } else { &TYPES };
         let records = (0..RECORDS).map(|number| {
             let record_type = dice.one_of(types).to_string();
@@ -81,11 +86,18 @@ impl RandomCase {
             (RecordName { name: format!("r{number}"), record_type }, fields)
         });
         let records: Vec<_> = records.collect();
-        let mut steps: Vec<GateStep> = records.iter().map(|(record, _)| GateStep::Watch(record.name.clone())).collect();
+        let mut steps: Vec<GateStep> = records.iter().flat_map(|(record, _)| watches(record)).collect();
         for _ in 0..STEPS {
             let (record, _) = dice.one_of(&records);
             steps.push(step(&mut dice, record));
         }
+        RandomCase { seed, records, steps }
+    }
+
+    fn with_busy_records(seed: u64, mut dice: Dice) -> RandomCase {
+        let records = busy::records(&mut dice, RECORDS);
+        let mut steps: Vec<GateStep> = records.iter().map(|(record, _)| GateStep::Watch(record.name.clone())).collect();
+        steps.extend(busy::steps(&mut dice, &records));
         RandomCase { seed, records, steps }
     }
 
@@ -123,7 +135,12 @@ impl RandomCase {
         let half = self.steps.len() / 2;
         for range in [0..half, half..self.steps.len()].into_iter().chain((0..self.steps.len()).map(|at| at..at + 1)) {
             let mut without = self.clone();
-            without.steps.drain(range);
+            let mut index = 0;
+            // Without its waits, a case with delays depends on how fast the steps are.
+            without.steps.retain(|step| {
+                index += 1;
+                !range.contains(&(index - 1)) || *step == GateStep::WaitIdle
+            });
             smaller.push(without);
         }
         for (at, (_, fields)) in self.records.iter().enumerate() {
@@ -148,15 +165,28 @@ impl RandomCase {
     }
 }
 
+/// Watches VAL, and the fields that count its elements.
+fn watches(record: &RecordName) -> Vec<GateStep> {
+    let counts: &[&str] = match &*record.record_type {
+        "waveform" | "aai" | "aao" => &["NORD"],
+        "subArray" => &["NORD", "INDX", "NELM"],
+        "compress" => &["NUSE", "OFF"],
+        "lsi" | "lso" | "printf" => &["LEN"],
+        _ => &[],
+    };
+    let counts = counts.iter().map(|field| GateStep::Watch(format!("{}.{field}", record.name)));
+    std::iter::once(GateStep::Watch(record.name.clone())).chain(counts).collect()
+}
+
 fn is_about(step: &GateStep, record: &str) -> bool {
     match step {
-        GateStep::Watch(pv) => pv == record,
+        GateStep::Watch(pv) => pv.split('.').next() == Some(record),
         GateStep::Put(argument) | GateStep::Write(argument) | GateStep::Get(argument) => {
             argument.pv.split('.').next() == Some(record)
         }
         GateStep::Request { pv, .. } => pv.split('.').next() == Some(record),
         GateStep::Acknowledge(pv, ..) => pv == record,
-        GateStep::Wait(_) => false,
+        GateStep::Wait(_) | GateStep::WaitIdle => false,
     }
 }
 
@@ -235,7 +265,7 @@ fn value(dice: &mut Dice, record_type: &str, field: &str, place: SetBy) -> Optio
 /// A random link. `unreached`: the name of a PV that does not exist.
 fn link(dice: &mut Dice, modifiers: &[&str], unreached: &str) -> String {
     match dice.below(16) {
-        0 | 1 => return dice.one_of(&["", "1", "-2.5", "7", unreached]).to_string(),
+        0 | 1 => return dice.one_of(&[PLAIN_CONSTANTS, &["", unreached]].concat()).to_string(),
         2 => return json_link(dice, modifiers),
         _ => {}
     }
@@ -245,6 +275,28 @@ fn link(dice: &mut Dice, modifiers: &[&str], unreached: &str) -> String {
     let alarms = dice.one_of(&["", " MS", " MSS", " MSI", " NMS"]);
     if modifiers.is_empty() { format!("$(P)r{record}") } else { format!("$(P)r{record}{field}{modifiers}{alarms}") }
 }
+
+/// Constants of links: one number in every notation.
+const PLAIN_CONSTANTS: &[&str] = &[
+    "1",
+    "-2.5",
+    "7",
+    "010",
+    "08",
+    "1e3",
+    "0x1F",
+    "-0x10",
+    "+5",
+    ".5",
+    "5.",
+    "007.5",
+    "-010",
+    "3000000000",
+    "4294967296",
+    "9007199254740993",
+    "nan",
+    "-inf",
+];
 
 /// Whether a field with this name is a link, for any record type.
 fn is_link(field: &str) -> bool {
@@ -258,7 +310,18 @@ fn is_link(field: &str) -> bool {
 
 /// A link to something other than a PV; empty for a link that only processes.
 fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
-    const CONSTANTS: [&str; 4] = ["{const:5}", "{const:-2.5}", "{const:[1,2,3]}", "{const:\"a text\"}"];
+    const CONSTANTS: [&str; 10] = [
+        "{const:5}",
+        "{const:-2.5}",
+        "{const:[1,2,3]}",
+        "{const:\"a text\"}",
+        "{const:[1,2.5]}",
+        "{const:3000000000}",
+        "{const:[9007199254740993]}",
+        "{const:0x10}",
+        "{const:true}",
+        "{const:1e3}",
+    ];
     const FORMULAS: [&str; 2] = ["7", "2*3.5"];
     let is_process_only = modifiers == [""];
     match dice.below(3) {
@@ -373,7 +436,7 @@ fn number(dice: &mut Dice) -> &'static str {
 }
 
 /// splitmix64: the same seed gives the same sequence.
-struct Dice(u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -383,11 +446,11 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 
-    fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub(super) fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let at = self.below(choices.len() as u64) as usize;
         &choices[at]
     }

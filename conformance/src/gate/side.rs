@@ -54,8 +54,8 @@ pub struct Stage {
 struct Watched {
     name: String,
     monitor: Monitor,
-    /// Whether softIoc copies the value only when it sends it: the value of an array, including one of a single
-    /// element, and VAL of an mbbo.
+    /// Whether softIoc copies the value only when it sends it: VAL of an array, including one of a single element, and of
+    /// an mbbo.
     is_copied_late: bool,
 }
 
@@ -113,7 +113,7 @@ impl ServerSide {
                 let is_array = sizes.iter().any(|size| has_field(size));
                 // No other type has both fields.
                 let is_mbbo = ["ZRST", "OUT"].iter().all(|field| has_field(&format!("{record}.{field}")));
-                let is_copied_late = is_array || is_mbbo && (pv == record || *pv == format!("{record}.VAL"));
+                let is_copied_late = (is_array || is_mbbo) && (pv == record || *pv == format!("{record}.VAL"));
                 for (word, mask) in MASKS {
                     let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
                     let monitor = channel.monitor(options);
@@ -151,12 +151,23 @@ impl ServerSide {
                 let value = Value::Scalar(Scalar::Enum(*number));
                 raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr, value)
             }
+            GateStep::WaitIdle => Ok(String::new()),
             GateStep::Wait(seconds) => {
                 // The step is about elapsed time.
                 std::thread::sleep(Duration::from_secs_f64(*seconds));
                 Ok(String::new())
             }
         }
+    }
+
+    /// Whether no record of the case is active.
+    pub fn is_idle(&self, stage: &Stage) -> Result<bool, TestFailure> {
+        let active = stage.fields.iter().filter(|(name, _)| name.ends_with(".PACT"));
+        let channels: Vec<Channel> = active.map(|(_, channel)| channel.clone()).collect();
+        let readings = many::get_timeout(&channels, Request::default(), OPERATION_DURATION_MAX);
+        let readings: Result<Vec<Reading>, Error> = readings.into_iter().collect();
+        let readings = readings.map_err(|error| self.server.failure(&error.to_string()))?;
+        Ok(readings.iter().all(|reading| reading.value.to_f64() == Ok(0.0)))
     }
 
     /// The value of every field, in the order of the case's records and their fields.

@@ -34,6 +34,9 @@ pub enum GateStep {
     Acknowledge(String, AcknowledgeStep, u16),
     /// Waits, for both servers at once.
     Wait(f64),
+    /// Waits until no record is active on either server. The writes before it follow each other closely, and are compared
+    /// together.
+    WaitIdle,
 }
 
 /// The value of a step.
@@ -61,7 +64,7 @@ const KINDS: [(&str, Kind); 7] = [
 impl GateStep {
     /// Parses `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND
     /// [COUNT]`, `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER`
-    /// or `wait SECONDS`.
+    /// `wait SECONDS` or `wait idle`.
     pub fn parse(line: &str) -> Result<GateStep, TestFailure> {
         let unknown = || format!("unknown step \"{line}\"");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
@@ -85,6 +88,7 @@ impl GateStep {
                 let which = if verb == "ackt" { AcknowledgeStep::Transient } else { AcknowledgeStep::Severity };
                 Ok(GateStep::Acknowledge(argument.pv, which, argument.text.parse().map_err(|_| unknown())?))
             }
+            "wait" if rest == "idle" => Ok(GateStep::WaitIdle),
             "wait" => Ok(GateStep::Wait(rest.parse().map_err(|_| unknown())?)),
             _ => Err(unknown()),
         }
@@ -111,6 +115,7 @@ impl GateStep {
             GateStep::Acknowledge(pv, AcknowledgeStep::Transient, number) => format!("ackt {pv} {number}"),
             GateStep::Acknowledge(pv, AcknowledgeStep::Severity, number) => format!("acks {pv} {number}"),
             GateStep::Wait(seconds) => format!("wait {seconds}"),
+            GateStep::WaitIdle => "wait idle".into(),
         }
     }
 }
@@ -148,6 +153,7 @@ mod tests {
             "subscribe r 24 2",
             "acks r 2",
             "wait 0.5",
+            "wait idle",
         ] {
             assert_eq!(GateStep::parse(line).map(|step| step.text()), Ok(line.to_string()));
         }

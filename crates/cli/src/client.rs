@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{
     Channel, ClientConfig, ConfigError, Context, Detail, Error, ErrorKind, Kind, Meta, Operation, Output, Protocol,
-    PvRequest, Request,
+    PvRequest, Reading, Request, Scalar, Value,
 };
 
 use crate::clu_pvs::CluNames;
@@ -237,6 +237,28 @@ impl ValueFlags {
     }
 }
 
+/// The number of states that Channel Access transmits the labels of.
+pub const CA_LABELS_MAX: usize = 16;
+
+/// A reading whose state has no label, because Channel Access transmits only the first ones, with the label as its value. This
+/// costs a round trip for such a state.
+pub fn with_label(reading: Reading, flags: &ValueFlags, channel: &Channel, deadline: &Deadline) -> Reading {
+    let has_no_label = |meta: &Meta| match &reading.value {
+        Value::Scalar(Scalar::Enum(index)) => {
+            meta.labels.len() == CA_LABELS_MAX && usize::from(*index) >= CA_LABELS_MAX
+        }
+        _ => false,
+    };
+    if flags.numeric || !reading.meta.as_deref().is_some_and(has_no_label) {
+        return reading;
+    }
+    let request = Request { kind: Some(Kind::Text), ..flags.request() };
+    match deadline.wait(channel.start_get(request)) {
+        Ok(text) => Reading { meta: reading.meta, ..text },
+        Err(_) => reading,
+    }
+}
+
 /// The request for metadata. It is sent in addition to the request for the value, because no Channel Access type
 /// contains both a time stamp and units.
 pub const META: Request = Request { kind: None, detail: Detail::Control, count: 1 };
@@ -272,7 +294,7 @@ impl Deadline {
     fn whole(&self, error: Error) -> Error {
         let after = self.timeout;
         match *error.kind() {
-            ErrorKind::NotFound { .. } => Error::new(error.pv(), ErrorKind::NotFound { after }),
+            ErrorKind::NotFound { protocol, .. } => Error::new(error.pv(), ErrorKind::NotFound { protocol, after }),
             ErrorKind::NoReply { server, .. } => Error::new(error.pv(), ErrorKind::NoReply { server, after }),
             _ => error,
         }
@@ -356,10 +378,14 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(5));
         let server = "10.0.0.1:5064".parse().unwrap();
 
-        let missing = deadline.whole(Error::new("x", ErrorKind::NotFound { after: Duration::ZERO }));
+        let missing =
+            deadline.whole(Error::new("x", ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::ZERO }));
         let silent = deadline.whole(Error::new("x", ErrorKind::NoReply { server, after: Duration::ZERO }));
 
-        assert_eq!(missing, Error::new("x", ErrorKind::NotFound { after: Duration::from_secs(5) }));
+        assert_eq!(
+            missing,
+            Error::new("x", ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::from_secs(5) })
+        );
         assert_eq!(silent, Error::new("x", ErrorKind::NoReply { server, after: Duration::from_secs(5) }));
         assert!(deadline.left() <= Duration::from_secs(5) && deadline.left() > Duration::from_secs(1));
     }

@@ -1,9 +1,7 @@
 //! Exit codes and error messages.
 
-use std::error::Error as _;
-
 use fodo_net::config::{self, VariableUser};
-use fodo_net::{Error, ErrorKind, Protocol, Refusal};
+use fodo_net::{Error, ErrorKind, Protocol};
 
 /// The exit code. The numbers are documented in every `--help` and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +89,6 @@ const TERMINAL: &str = "  \
   NO_COLOR                         set and not empty: no colour at a terminal
   TZ                               the time zone of printed time stamps";
 
-/// Why a server closes a connection before it confirms the channel.
-pub fn causes_of_loss(protocol: Protocol) -> String {
-    format!(
-        "its IOC may be starting or stopping, have reached its client limit, or not be a {} server",
-        protocol_name(protocol)
-    )
-}
-
 /// The name of a protocol in a sentence.
 pub const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
@@ -107,63 +97,25 @@ pub const fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// One line that explains an error of Channel Access and what to do.
+/// One line that explains an error and what to do.
 pub fn explain(error: &Error) -> String {
-    explain_named(error.pv(), Protocol::Ca, error)
+    explain_named(error.pv(), error)
 }
 
-/// One line that explains an error and what to do, with the name as the user typed it and its protocol.
-pub fn explain_named(pv: &str, protocol: Protocol, error: &Error) -> String {
-    let address_list = match protocol {
-        Protocol::Pva => "EPICS_PVA_ADDR_LIST",
-        _ => "EPICS_CA_ADDR_LIST",
-    };
-    let reason = match error.kind() {
-        ErrorKind::NotFound { after } => format!(
-            "no server claimed the name within {} s: check that its IOC is running and its network is in \
-             {address_list}",
-            after.as_secs_f64()
-        ),
-        ErrorKind::NoReply { server, after } => format!(
-            "{server} claimed the name but did not respond within {} s: the IOC may be busy or suspended; try a longer \
-             --timeout",
-            after.as_secs_f64()
-        ),
-        ErrorKind::ConnectionClosed { server } => format!(
-            "{server} claimed the name but the connection ended before it confirmed the channel: {}",
-            causes_of_loss(protocol)
-        ),
-        ErrorKind::WrongReply { server, reply } => format!("{server} sent {reply}: this is an error of that server"),
-        ErrorKind::Disconnected { server } => {
-            format!("the circuit to {server} was lost: its IOC may have stopped; try again")
-        }
-        ErrorKind::Refused { server, refusal } => format!("{server} {}", explain_refusal(refusal)),
-        kind => match error.source() {
-            Some(cause) => format!("{kind}: {cause}"),
-            None => kind.to_string(),
-        },
-    };
+/// The same, with the name as the user typed it.
+pub fn explain_named(pv: &str, error: &Error) -> String {
+    let what = with_advice(error.reason(), error.advice());
     match error.pv() {
-        "" => reason,
-        _ => format!("\"{pv}\": {reason}"),
+        "" => what,
+        _ => format!("\"{pv}\": {what}"),
     }
 }
 
-/// Explains a refusal; the text follows the name of the server in a sentence.
-pub fn explain_refusal(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Connection => "answered the search but refuses the TCP connection: check for a firewall".to_owned(),
-        Refusal::Channel => {
-            "claimed the name but refuses the channel: check that the field exists and has a value".to_owned()
-        }
-        Refusal::ReadAccess => "denies read access to this user: check the IOC's access security".to_owned(),
-        Refusal::WriteAccess => {
-            "denies write access to this user: the field is read-only, or access security forbids it".to_owned()
-        }
-        Refusal::Status { status, text } if text.is_empty() => format!("refused: {status}"),
-        // Quoted, since it may contain control characters.
-        Refusal::Status { status, text } => format!("refused: {status}; server message: {text:?}"),
-        other => format!("refused {other}"),
+/// What happened, and what to do if that is known.
+pub fn with_advice(what: String, advice: Option<&str>) -> String {
+    match advice {
+        Some(advice) => format!("{what}; {advice}"),
+        None => what,
     }
 }
 
@@ -171,45 +123,28 @@ pub fn explain_refusal(refusal: &Refusal) -> String {
 mod tests {
     use super::*;
     use fodo_ca::eca::Eca;
+    use fodo_net::Refusal;
     use std::time::Duration;
 
-    fn not_found() -> Error {
-        Error::new("x:y", ErrorKind::NotFound { after: Duration::from_secs(5) })
+    fn not_found(protocol: Protocol) -> Error {
+        Error::new("x:y", ErrorKind::NotFound { protocol, after: Duration::from_secs(5) })
     }
 
     #[test]
-    fn the_error_for_a_missing_pv_says_what_to_check() {
-        assert_eq!(
-            explain(&not_found()),
-            "\"x:y\": no server claimed the name within 5 s: check that its IOC is running and its network is in \
-             EPICS_CA_ADDR_LIST"
-        );
-    }
+    fn the_error_for_a_missing_pv_has_the_name_as_typed_and_what_to_check() {
+        let of_pva = not_found(Protocol::Pva);
 
-    #[test]
-    fn an_error_of_pvaccess_has_the_name_as_typed_and_the_variable_of_pvaccess() {
-        let text = explain_named("pva://x:y", Protocol::Pva, &not_found());
-        let server = "10.0.0.1:5075".parse().unwrap();
-        let closed = Error::new("x:y", ErrorKind::ConnectionClosed { server });
+        let text = explain_named("pva://x:y", &of_pva);
 
-        assert!(
-            text.starts_with("\"pva://x:y\": no server claimed the name") && text.ends_with(" EPICS_PVA_ADDR_LIST")
-        );
-        assert!(explain_named("pva://x:y", Protocol::Pva, &closed).ends_with("or not be a pvAccess server"));
-    }
-
-    #[test]
-    fn server_messages_are_quoted_with_control_characters_escaped() {
-        let refusal = Refusal::Status { status: Eca::PUTFAIL, text: "no\x1b[2J beam".into() };
-        let text = explain_refusal(&refusal);
-
-        assert!(text.starts_with(&format!("refused: {}", Eca::PUTFAIL)), "{text}");
-        assert!(text.ends_with("; server message: \"no\\u{1b}[2J beam\""), "{text}");
+        let advice = of_pva.advice().unwrap();
+        assert_eq!(text, format!("\"pva://x:y\": no server claimed the name within 5 s; {advice}"));
+        assert!(advice.contains("EPICS_PVA_ADDR_LIST"), "{advice}");
+        assert_eq!(explain(&not_found(Protocol::Ca)), not_found(Protocol::Ca).to_string());
     }
 
     #[test]
     fn equal_failures_keep_their_exit_code_and_different_ones_exit_as_mixed() {
-        let missing = Exit::of(&not_found());
+        let missing = Exit::of(&not_found(Protocol::Ca));
 
         assert_eq!(Exit::Done.and(missing).and(Exit::Done).and(missing), Exit::NotFound);
         assert_eq!(missing.and(Exit::Refused), Exit::Mixed);
@@ -231,15 +166,15 @@ mod tests {
         let (server, after) = ("10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         let cases = [
-            (ErrorKind::NoReply { server, after }, Exit::NoReply, "did not respond within 1.5 s"),
+            (ErrorKind::NoReply { server, after }, Exit::NoReply, "did not reply within 1.5 s"),
             (ErrorKind::ConnectionClosed { server }, Exit::NoReply, "the connection ended before"),
             (ErrorKind::Disconnected { server }, Exit::NoReply, "the circuit to 10.0.0.1:5064 was lost"),
-            (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
-            (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
-            (refused(Refusal::ReadAccess), Exit::Refused, "denies read access"),
-            (refused(Refusal::WriteAccess), Exit::Refused, "denies write access"),
-            (refused(Eca::PUTFAIL.into()), Exit::Refused, "10.0.0.1:5064 refused: "),
-            (ErrorKind::Misuse { reason: "too long".into() }, Exit::BadValue, "\"x:y\": too long"),
+            (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 refused the TCP connection"),
+            (refused(Refusal::Channel { text: String::new() }), Exit::Refused, "refused the channel"),
+            (refused(Refusal::ReadAccess), Exit::Refused, "no read access"),
+            (refused(Refusal::WriteAccess), Exit::Refused, "no write access"),
+            (refused(Eca::PUTFAIL.into()), Exit::Refused, "10.0.0.1:5064 refused the operation: "),
+            (ErrorKind::Misuse { reason: "too long".into(), advice: "" }, Exit::BadValue, "\"x:y\": too long"),
             (ErrorKind::ContextClosed, Exit::Other, "closed"),
         ];
         for (kind, exit, words) in cases {
@@ -249,9 +184,8 @@ mod tests {
         }
         let failed = Error::system("x:y", std::io::Error::from(std::io::ErrorKind::OutOfMemory));
         assert_eq!(Exit::of(&failed), Exit::Other);
-        assert!(explain(&failed).ends_with(": out of memory"), "{}", explain(&failed));
-        assert_eq!(explain(&Error::new("", ErrorKind::Misuse { reason: "no name".into() })), "no name");
-        assert!(!explain_refusal(&Eca::PUTFAIL.into()).contains("server message"));
+        assert!(explain(&failed).contains(": out of memory; "), "{}", explain(&failed));
+        assert_eq!(explain(&Error::misuse("", "no name", "")), "no name");
     }
 
     #[test]

@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
-/// Maximum number of puts waiting for the disk: one second of a busy client, in a few MiB.
-pub const WAITING_PUTS_MAX: usize = 4096;
+/// Bytes of lines of the put log that wait for the disk: more than a second of 200 000 puts/s.
+pub const WAITING_PUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Maximum number of array elements in the put log, which is not meant for recording data.
 pub const LOGGED_ELEMENTS_MAX: usize = 100;
 
-/// Maximum number of put log lines per write.
-pub const PUTS_AT_ONCE: usize = 256;
+/// Minimum time between two writes to the put log: a put is in the file soon, and many puts wake its thread 50 times a second.
+pub const PUT_LOG_PERIOD: Duration = Duration::from_millis(20);
+
+/// How long and how often the put log waits for the reader of a full pipe before it drops lines.
+pub const PIPE_RETRY_PERIOD: Duration = Duration::from_millis(1);
+pub const PIPE_RETRIES_MAX: usize = 100;
+
+/// Maximum length of a line of the put log that a crash has cut off: two values of 64 KiB of which each byte is escaped.
+pub const PUT_LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Minimum time between reports that the put log cannot be written; a full disk may have free space occasionally.
 pub const PUT_LOG_REPORT_PERIOD: Duration = Duration::from_secs(60);

@@ -210,6 +210,7 @@ const SUBSTITUTIONS: &[Planted] = &[
     ("file motor.template { pattern { N } { 2, 3 } }", "{ 2", "error", "its pattern has 1 names"),
     ("file motor.template { patern { N } }", "patern", "error", "did you mean \"pattern\"?"),
     ("file gone.template { { N=1 } }", "", "", ""),
+    ("file motor.template {}", "motor", "warning", "\"motor.template\" has no row here"),
     ("fiel motor.template {}", "fiel", "error", "did you mean \"file\"?"),
     ("file \"motor.template { { N=1 } }", "\"motor", "error", "the closing '\"' is missing"),
     ("file $(WHERE)/x.template { { N=1 } }", "$(WHERE)", "error", "macro \"WHERE\" is not defined"),
@@ -324,7 +325,7 @@ fn check_warns_about_suspicious_but_loadable_items_at_their_position() {
 fn check_finds_every_substitutions_fault_at_its_position() {
     let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=1)\") }\n";
 
-    assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 6);
+    assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 7);
 }
 
 #[test]

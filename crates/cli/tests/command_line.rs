@@ -50,7 +50,8 @@ fn every_verb_exits_with_code_3_for_an_unknown_name() {
         let output = run(fodo(port).args(verb).args(["--timeout", "0.1"]));
 
         assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", text(&output.stderr));
-        let expected = "\"no:such\": no server claimed the name within 0.1 s: check that its IOC is running and its network is in ";
+        let expected =
+            "\"no:such\": no server claimed the name within 0.1 s; check that its server is running and that";
         assert!(text(&output.stderr).contains(expected), "{verb:?}: {}", text(&output.stderr));
     }
 }

@@ -226,3 +226,27 @@ fn records_are_processed_and_the_ioc_stops_while_its_output_is_not_read() {
 
     assert_eq!((n_updates, code), (20, Some(0)));
 }
+
+#[test]
+fn get_and_put_know_the_states_whose_labels_channel_access_does_not_transmit() {
+    let rates: String = (4..=21).map(|seconds| format!("choice(menuScan{seconds}, \"{seconds} second\")\n")).collect();
+    let fixed = "choice(p, \"Passive\") choice(e, \"Event\") choice(i, \"I/O Intr\")";
+    let folder = folder("rates", &[("site.dbd", &format!("menu(menuScan) {{ {fixed} {rates} }}\n"))]);
+    let mut child = ioc(&folder, &["-D", "site.dbd", "-d", "a.db"]).spawn().unwrap();
+    let port = serving(&mut child);
+    let tool = |arguments: &[&str]| {
+        let output = run(fodo(port).args(arguments));
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+
+    let (code, put) = tool(&["put", "x:set.SCAN", "21 second"]);
+    let (_, got) = tool(&["get", "x:set.SCAN"]);
+    let (_, number) = tool(&["get", "--numeric", "x:set.SCAN"]);
+    let (refused, _) = tool(&["put", "x:set.SCAN", "22 second"]);
+    stopped(child);
+
+    assert_eq!(code, Some(0), "{put}");
+    assert!(put.contains("Passive") && put.contains("21 second"), "{put}");
+    assert!(got.contains("21 second") && number.contains("20") && !number.contains("21 second"), "{got}{number}");
+    assert_ne!(refused, Some(0));
+}

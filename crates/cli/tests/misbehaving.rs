@@ -24,7 +24,7 @@ fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
 fn every_verb_distinguishes_silent_closing_and_missing_servers() {
     let (silent, closing) = (Scripted::start(|_| None), Scripted::closing_at_create());
     let cases = [
-        (silent.address().port(), 4, format!("{} claimed the name but did not respond", silent.tcp())),
+        (silent.address().port(), 4, format!("{} did not reply within", silent.tcp())),
         (closing.address().port(), 4, format!("{} claimed the name but the connection ended", closing.tcp())),
         (free_port(), 3, "\"x\": no server claimed the name".to_owned()),
     ];

@@ -284,7 +284,9 @@ fn number(word: &str) -> Option<Json> {
         Some(unsigned) => (true, unsigned),
         None => (false, word.strip_prefix('+').unwrap_or(word)),
     };
-    if unsigned.starts_with(['+', '-']) {
+    let has_leading_zero =
+        unsigned.strip_prefix('0').is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+    if unsigned.starts_with(['+', '-']) || has_leading_zero {
         return None;
     }
     let hexadecimal = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
@@ -301,7 +303,9 @@ fn number(word: &str) -> Option<Json> {
         "Infinity" => f64::INFINITY,
         "NaN" => f64::NAN,
         // Rust's `parse` accepts more words than JSON5, such as `inf`.
-        digits if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') => digits.parse().ok()?,
+        digits if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') => {
+            digits.parse().ok().filter(|real: &f64| real.is_finite())?
+        }
         _ => return None,
     };
     Some(Json::Real(if is_negative { -real } else { real }))
@@ -322,6 +326,7 @@ mod tests {
         assert_eq!(values(plain), values(loose));
         assert_eq!(read("-0x10"), Ok(Json::Whole(-16)));
         assert!(read("-0x-8000000000000000").is_err());
+        assert!(["010", "-007.5", "1e400", "99999999999999999999", "nan"].iter().all(|text| read(text).is_err()));
         assert_eq!(read(".5"), Ok(Json::Real(0.5)));
         assert_eq!(read("-Infinity"), Ok(Json::Real(f64::NEG_INFINITY)));
         assert!(matches!(read("NaN"), Ok(Json::Real(number)) if number.is_nan()));

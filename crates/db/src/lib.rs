@@ -59,6 +59,8 @@ pub use record::array::KINDS;
 pub use record::registry::record_types;
 pub use reference::{AccessLevel, FieldFacts, FieldRef, PutId};
 pub use routine::{ASubCall, ArrayElement, RoutineFailed, SubCall};
-pub use security::{Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessSection, Security};
+pub use security::{
+    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessInputState, AccessSection, Security,
+};
 pub use site::{Site, Zone};
 pub use state::{DbState, States};

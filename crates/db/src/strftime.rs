@@ -1,6 +1,6 @@
 //! Formats a time stamp like C's `strftime`, with `%f` for fractions of a second.
 
-use fodo_data::TimeStamp;
+use fodo_data::{STRING_BYTES_MAX, TimeStamp};
 
 use crate::site::Zone;
 
@@ -63,22 +63,80 @@ impl LocalTime {
     }
 }
 
-/// Formats a time stamp. An unknown directive is copied unchanged.
+/// The size in EPICS Base of the part of a format between two fractions.
+const PART_BYTES: usize = 256;
+
+/// The maximum number of digits of a fraction.
+const PLACES_MAX: u64 = 9;
+
+/// Formats a time stamp as a text of at most [`STRING_BYTES_MAX`] bytes. An unknown directive is copied unchanged. The
+/// part between two fractions is left out if it is too long, and a fraction that is too long becomes asterisks.
+///
+/// Source: EPICS Base 7.0, epicsTimeToStrftime.
 pub(crate) fn strftime(format: &str, time: TimeStamp, zone: &Zone) -> String {
+    if time == TimeStamp::NEVER {
+        return "<undefined>".into();
+    }
     let moment = LocalTime::new(time.unix_s + i64::from(zone.offset_s));
+    let mut out = String::new();
+    let mut rest = format;
+    while !rest.is_empty() && out.len() < STRING_BYTES_MAX {
+        let (part, places, after) = split_at_fraction(rest);
+        if part.len() >= PART_BYTES {
+            return out + "<invalid format>";
+        }
+        let text = expanded(part, &moment, time, zone);
+        if out.len() + text.len() <= STRING_BYTES_MAX {
+            out.push_str(&text);
+        }
+        let left = STRING_BYTES_MAX - out.len();
+        match places {
+            Some(places) if places as usize <= left => out.push_str(&fraction(time.nanos, places)),
+            Some(_) => return out + &"*".repeat(left),
+            None => {}
+        }
+        rest = after;
+    }
+    out
+}
+
+/// The part of a format before its first fraction (`%f`, `%3f`), the number of digits, and the rest of the format.
+fn split_at_fraction(format: &str) -> (&str, Option<u32>, &str) {
+    let mut from = 0;
+    while let Some(at) = format[from..].find('%').map(|at| from + at) {
+        let tail = &format[at + 1..];
+        if let Some((places, after)) = places(tail) {
+            return (&format[..at], Some(places), after);
+        }
+        from = at + 1 + usize::from(tail.starts_with('%'));
+    }
+    (format, None, "")
+}
+
+/// The number of digits of a fraction and the text after it. The number is parsed as by C's strtoul, so blanks and a sign
+/// may precede it.
+fn places(tail: &str) -> Option<(u32, &str)> {
+    if let Some(after) = tail.strip_prefix('f') {
+        return Some((PLACES_MAX as u32, after));
+    }
+    let number = tail.trim_start();
+    let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let after = unsigned.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let digits = &unsigned[..unsigned.len() - after.len()];
+    let places = digits.parse::<u64>().ok().filter(|places| *places > 0)?;
+    // A negative number wraps to a large one.
+    let places = if number.starts_with('-') { PLACES_MAX } else { places.min(PLACES_MAX) };
+    Some((places as u32, after.strip_prefix('f')?))
+}
+
+/// Replaces the directives, except fractions.
+fn expanded(format: &str, moment: &LocalTime, time: TimeStamp, zone: &Zone) -> String {
     let mut out = String::new();
     let mut rest = format;
     while let Some((plain, tail)) = rest.split_once('%') {
         out.push_str(plain);
-        let n_digits = tail.len() - tail.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
-        let (digits, letter) = tail.split_at(n_digits);
-        if let (Some(after), Ok(places @ 1..=9)) = (letter.strip_prefix('f'), digits.parse::<u32>()) {
-            out.push_str(&fraction(time.nanos, places));
-            rest = after;
-            continue;
-        }
         let mut characters = tail.chars();
-        match characters.next().and_then(|letter| directive(letter, &moment, time, zone)) {
+        match characters.next().and_then(|letter| directive(letter, moment, time, zone)) {
             Some(text) => {
                 out.push_str(&text);
                 rest = characters.as_str();
@@ -101,7 +159,7 @@ fn fraction(nanos: u32, places: u32) -> String {
 
 fn directive(letter: char, moment: &LocalTime, time: TimeStamp, zone: &Zone) -> Option<String> {
     let LocalTime { year, month, day, day_of_year, weekday, hour, minute, second } = *moment;
-    let again = |format: &str| strftime(format, time, zone);
+    let again = |format: &str| expanded(format, moment, time, zone);
     let weekday_name = DAYS.get(weekday).copied().unwrap_or_default();
     let month_name = MONTHS.get(month - 1).copied().unwrap_or_default();
     let of_twelve = (hour + 11) % 12 + 1;
@@ -117,7 +175,6 @@ fn directive(letter: char, moment: &LocalTime, time: TimeStamp, zone: &Zone) -> 
         'I' => format!("{of_twelve:02}"),
         'M' => format!("{minute:02}"),
         'S' => format!("{second:02}"),
-        'f' => fraction(time.nanos, 9),
         'p' => if hour < 12 { "AM" } else { "PM" }.into(),
         'a' => weekday_name.get(..3).unwrap_or_default().into(),
         'A' => weekday_name.into(),
@@ -150,6 +207,11 @@ fn directive(letter: char, moment: &LocalTime, time: TimeStamp, zone: &Zone) -> 
 mod tests {
     use super::*;
 
+    /// A text that may be longer than a field.
+    fn long(format: &str, time: TimeStamp, zone: &Zone) -> String {
+        expanded(format, &LocalTime::new(time.unix_s), time, zone)
+    }
+
     #[test]
     fn times_are_formatted_in_local_time_with_fractional_seconds() {
         let time = TimeStamp { unix_s: 1_709_251_199, nanos: 123_456_789 };
@@ -157,6 +219,7 @@ mod tests {
         let utc = Zone { offset_s: 0, name: "UTC".into() };
 
         assert_eq!(strftime("%Y-%m-%d %H:%M:%S.%03f %Z %z", time, &zone), "2024-03-01 00:59:59.123 CET +0100");
+        assert_eq!(strftime("%Y", TimeStamp::NEVER, &zone), "<undefined>");
         assert_eq!(strftime("%a %b %e %j %I %p %U %W %u", time, &utc), "Thu Feb 29 060 11 PM 08 09 4");
         assert_eq!(strftime("%D %T 100%% %q %09f", time, &utc), "02/29/24 23:59:59 100% %q 123456789");
         assert_eq!(fraction(999_999_999, 3), "999");
@@ -166,12 +229,11 @@ mod tests {
     fn every_date_directive_is_formatted_as_in_c() {
         let time = TimeStamp { unix_s: 1_709_251_199, nanos: 123_456_789 };
         let utc = Zone { offset_s: 0, name: "UTC".into() };
-        let shown = |format: &str| strftime(format, time, &utc);
+        let shown = |format: &str| long(format, time, &utc);
 
         assert_eq!(shown("%C %A %B %w %s %R"), "20 Thursday February 4 1709251199 23:59");
         assert_eq!(shown("%r|%F|%c"), "11:59:59 PM|2024-02-29|Thu Feb 29 23:59:59 2024");
         assert_eq!(shown("a%nb%tc"), "a\nb\tc");
-        assert_eq!(directive('f', &LocalTime::new(time.unix_s), time, &utc), Some("123456789".into()));
     }
 
     #[test]
@@ -191,7 +253,7 @@ mod tests {
             (1735430400, "2024-12-29 00 12 AM 29 364 52 52 7 0 24 20"),
         ] {
             let time = TimeStamp { unix_s, nanos: 0 };
-            assert_eq!(strftime("%Y-%m-%d %H %I %p %e %j %U %W %u %w %y %C", time, &utc), expected, "{unix_s}");
+            assert_eq!(long("%Y-%m-%d %H %I %p %e %j %U %W %u %w %y %C", time, &utc), expected, "{unix_s}");
         }
     }
 
@@ -210,6 +272,20 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_into_a_text_field_is_left_out_or_becomes_asterisks() {
+        let utc = Zone { offset_s: 0, name: "UTC".into() };
+        let shown = |format: &str| strftime(format, TimeStamp { unix_s: 0, nanos: 123_456_789 }, &utc);
+        let text = |length: usize| "x".repeat(length);
+
+        assert_eq!(shown(&(text(30) + "%f")), text(30) + "123456789");
+        assert_eq!(shown(&(text(31) + "%f%Y")), text(31) + "********");
+        assert_eq!(shown(&(text(40) + "%3f")), "123");
+        assert_eq!(shown(&text(40)), "");
+        assert_eq!(shown(&(text(255) + "%3f")), "123");
+        assert_eq!(shown(&(text(256) + "%3f")), "<invalid format>");
+    }
+
+    #[test]
     fn fractions_have_one_to_nine_digits_and_round_half_up() {
         let utc = Zone { offset_s: 0, name: "UTC".into() };
         let shown = |format: &str, nanos| strftime(format, TimeStamp { unix_s: 0, nanos }, &utc);
@@ -219,6 +295,7 @@ mod tests {
             (shown("%8f", 14), shown("%8f", 15), shown("%9f", 15)),
             ("00000001".into(), "00000002".into(), "000000015".into())
         );
-        assert_eq!(shown("%0f %10f %3d", 5), "%0f %10f %3d", "unknown directives");
+        assert_eq!(shown("%f %12f %+2f % 1f %-1f", 5), "000000005 000000005 00 0 000000005");
+        assert_eq!(shown("%0f %3d %%f", 5), "%0f %3d %f", "not fractions");
     }
 }

@@ -3,6 +3,10 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/busy.rs"]
+mod busy;
+#[path = "engine/constants.rs"]
+mod constants;
 #[path = "engine/external.rs"]
 mod external;
 #[path = "engine/links.rs"]

@@ -113,6 +113,42 @@ fn duplicate_record_names_append_to_the_record_or_are_reported_with_their_positi
 
 // Row 62 of docs/reference/faults.md.
 #[test]
+fn nothing_of_a_record_that_records_once_only_rejects_is_applied() {
+    let group = |member: &str| format!("info(Q:group, {{ \"g\": {{ \"{member}\": {{ \"+channel\": \"VAL\" }} }} }})");
+    let first = format!("record(ai, a) {{ field(DESC, one) {} }}", group("x"));
+    let again = format!(
+        "record(ai, a) {{ field(DESC, two) info(i, v) alias(b) {} }} record(\"*\", a) {{ field(EGU, mm) }} record(ai, c) {{}}",
+        group("y")
+    );
+    let mut loader = Loader::default();
+    loader.load("first.db", "", &mut |_| Ok(first.clone().into_bytes())).unwrap();
+    loader.set_records_once_only(true);
+
+    loader.load("again.db", "", &mut |_| Ok(again.clone().into_bytes())).unwrap_err();
+    let rows = "file t.db { {} }";
+    let template = |file: &str| Ok(if file == "t.db" { again.clone().into_bytes() } else { rows.into() });
+    loader.load_template("t.subs", "", &mut { template }).unwrap_err();
+
+    let groups = loader.take_groups();
+    assert_eq!(groups.groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [1]);
+    let database = loader.finish().unwrap();
+    let read = |name: &str| database.field(name).map(|field| database.read(field).value);
+    assert_eq!((read("a.DESC"), read("a.EGU")), (Some("one".into()), Some("mm".into())));
+    assert_eq!((read("b"), database.record_names().count()), (None, 2));
+}
+
+#[test]
+fn the_body_of_a_deleted_record_is_ignored() {
+    let text = "record(ai, a) {} record(\"#\", a) { field(DESC, gone) alias(b) info(i, v) } record(ai, c) {}";
+    let mut loader = Loader::default();
+
+    loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap();
+
+    assert_eq!(loader.finish().unwrap().record_names().collect::<Vec<_>>(), ["c"]);
+}
+
+// Row 62 of docs/reference/faults.md.
+#[test]
 fn byte_order_marks_and_carriage_returns_are_ignored() {
     let text = "\u{feff}record(ai, a) {\r\n  field(DESC, \"x\")\r\n}\r\n# end\r\n";
     let mut loader = Loader::default();

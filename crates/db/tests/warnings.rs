@@ -203,3 +203,34 @@ fn pva_links_to_unknown_pvs_and_options_without_effect_are_reported() {
         "sevr has no effect in FLNK: it is an option of inputs",
     );
 }
+
+#[test]
+fn a_file_that_loads_nothing_is_reported() {
+    let open = |name: &str| {
+        Ok(match name {
+            "included.db" => "include \"empty.db\"\nrecord(ai, a) {}\n",
+            "t.subs" => "file t.db {}\nfile t.db { pattern {N} }\nfile empty.db { {N=1} }\nfile full.db { {N=1} }\n",
+            "full.db" => "record(ai, b) {}\n",
+            _ => "# only a comment\n",
+        }
+        .into())
+    };
+    let mut loader = Loader::with_places();
+
+    loader.load("included.db", "", &mut { open }).unwrap();
+    loader.load_template("t.subs", "", &mut { open }).unwrap();
+    loader.load_template("empty.subs", "", &mut { open }).unwrap();
+
+    let found: Vec<String> =
+        loader.warnings().iter().map(|warning| format!("{}: {}", warning.place(), warning.message)).collect();
+    assert_eq!(
+        found,
+        [
+            "empty.db: the file is empty, so nothing is loaded",
+            "t.subs:1:6: \"t.db\" has no row here, so it is not loaded",
+            "t.subs:2:6: \"t.db\" has no row here, so it is not loaded",
+            "empty.db: the file is empty, so nothing is loaded",
+            "empty.subs: the file is empty, so nothing is loaded",
+        ]
+    );
+}

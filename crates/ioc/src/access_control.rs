@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
 use fodo_db::{
-    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessSection, Database, FieldMap, FieldRef,
-    Security,
+    Access, AccessClient, AccessDecision, AccessFile, AccessInput, AccessInputState, AccessSection, Database, FieldMap,
+    FieldRef, Security,
 };
 use fodo_lock::RwLock;
 use fodo_net::{Peer, Reading, Rights, process};
@@ -24,19 +24,19 @@ pub struct Policy {
     /// Hosts are identified by the address they connect from, not by the name they send.
     ///
     /// The same as `asCheckClientIP` of EPICS Base: host names in the file are resolved when it is read.
-    pub goes_by_address: bool,
+    pub checks_client_address: bool,
     /// No client may write, regardless of the access file.
     pub is_read_only: bool,
     /// Called for each successful put: with an access file for puts under TRAPWRITE, otherwise for all puts.
     ///
     /// It must not block, because it is called while no other record can be processed.
-    pub tell_put: Option<PutCallback>,
+    pub put_listener: Option<PutCallback>,
 }
 
 /// A callback that receives puts.
 pub type PutCallback = Box<dyn Fn(PutEvent) + Send + Sync>;
 
-/// A successful put, as passed to [`Policy::tell_put`].
+/// A successful put, as passed to [`Policy::put_listener`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutEvent {
     /// The time of the put.
@@ -118,13 +118,12 @@ impl AccessControl {
         }
     }
 
-    /// Sets the current reading of rule inputs; `None` if there is no valid one. Returns whether access rights may have
-    /// changed.
+    /// Sets the current reading of rule inputs; `None` if there is none. Returns whether access rights may have changed.
     pub fn set_input(&self, inputs: &[AccessInput], reading: Option<&Reading>) -> bool {
         let Some(security) = &self.security else { return false };
         let mut security = security.write();
-        let number = reading.and_then(number);
-        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number) | has_changed)
+        let state = reading.map_or(AccessInputState::Unknown, input_state);
+        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, state) | has_changed)
     }
 
     /// Whether rights depend on the records' access security groups.
@@ -146,15 +145,15 @@ impl AccessControl {
 
     /// Whether puts of this client to the field are reported.
     pub fn reports_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
-        let may_log = self.policy.tell_put.is_some() && self.logged() != PutFilter::Nothing;
+        let may_log = self.policy.put_listener.is_some() && self.logged() != PutFilter::Nothing;
         may_log && self.decide(database, field, by).is_logged
     }
 
     /// Reports a successful put.
     pub fn report_put(&self, note: PutEvent) {
         let is_logged = self.logged() == PutFilter::Everything || note.old != note.new;
-        if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
-            tell(note);
+        if let Some(listener) = self.policy.put_listener.as_ref().filter(|_| is_logged) {
+            listener(note);
         }
     }
 
@@ -175,7 +174,7 @@ impl AccessControl {
     fn decide(&self, database: &Database, field: FieldRef, by: &Peer) -> AccessDecision {
         let Some(security) = &self.security else { return AccessDecision { access: Access::Write, is_logged: true } };
         let (group, level) = database.access_group(field);
-        let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
+        let address = self.policy.checks_client_address.then(|| by.address.ip().to_canonical().to_string());
         let host = address.as_deref().unwrap_or(&by.host);
         let security = security.read();
         let client = AccessClient {
@@ -200,10 +199,12 @@ impl Rules {
     }
 }
 
-/// The input value for a rule; `None` if unknown, for example while the record is INVALID.
-fn number(reading: &Reading) -> Option<f64> {
-    let is_valid = reading.alarm.severity != Severity::Invalid;
-    reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
+fn input_state(reading: &Reading) -> AccessInputState {
+    if reading.alarm.severity == Severity::Invalid {
+        return AccessInputState::Invalid;
+    }
+    let number = reading.value.first().and_then(|scalar| scalar.to_f64().ok());
+    number.map_or(AccessInputState::Unknown, AccessInputState::Value)
 }
 
 fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
@@ -218,7 +219,7 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
         true => IocError::NoDescriptors(errors),
         false => IocError::Load(errors),
     })?;
-    if policy.goes_by_address {
+    if policy.checks_client_address {
         file.resolve_hosts(&mut address_of);
     }
     let warnings = file.warnings().to_vec();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime};
 
-use fodo_data::{Now, Reading, Value};
+use fodo_data::{EventMask, Now, Reading, Value};
 use fodo_db::{
     Database, Event, ExternalLinkId, ExternalPvEvent, FieldMap, FieldRef, FilterContext, Input, LinkUsage, OutputId,
     OutputResult, Processing, ProgramError, ProgramValue, PutError, PutId,
@@ -68,6 +68,9 @@ struct DriverState {
     is_paused: bool,
     is_stopped: bool,
 }
+
+/// The changes that inputs of access rules receive, as in Base.
+const INPUT_CHANGES: EventMask = EventMask::VALUE.with(EventMask::ALARM);
 
 /// Reports how a put of the program has ended.
 pub type ProgramPut = Box<dyn FnOnce(Result<(), ProgramPutError>) + Send>;
@@ -514,7 +517,7 @@ impl DatabaseDriver {
         for event in events.drain(..) {
             match event {
                 Event::Posted { field, mask, reading } => {
-                    if let Some(inputs) = turn.inputs.get(&field) {
+                    if let Some(inputs) = turn.inputs.get(&field).filter(|_| mask.meets(INPUT_CHANGES)) {
                         are_rights_new |= self.guard.set_input(inputs, Some(&reading));
                     }
                     if !turn.group_fields.is_empty() {

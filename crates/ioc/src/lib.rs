@@ -5,9 +5,9 @@
 //! | serve the records of `.db` files | [`Ioc::load`], [`Ioc::serve`] |
 //! | run an IOC in a program that sets and takes values | [`IocBuilder`], [`RecordHandle`], [`OutputRequest`] |
 //! | write a routine of `sub` or `aSub` records in Rust | [`Ioc::of`] with a [`Loader`] |
-//! | restrict and log puts | [`Policy`], [`Ioc::guarded`] |
+//! | restrict and log puts | [`Policy`], [`Ioc::with_policy`] |
 //! | serve other PVs beside records | [`Ioc::also_serving`] |
-//! | publish metrics for Prometheus | [`Ioc::metered`] |
+//! | publish metrics for Prometheus | [`Ioc::with_metrics`] |
 //! | run or check an `st.cmd` file | [`shell`] |
 //! | save values and restore them at the next start | [`autosave`] |
 //!
@@ -89,10 +89,10 @@
 //! let (sender, puts) = std::sync::mpsc::channel();
 //! let policy = Policy {
 //!     access_file: Some((rules, String::new())),
-//!     tell_put: Some(Box::new(move |put: PutEvent| drop(sender.send(put)))),
+//!     put_listener: Some(Box::new(move |put: PutEvent| drop(sender.send(put)))),
 //!     ..Policy::default()
 //! };
-//! let ioc = Ioc::load(&[(records, String::new())])?.guarded(policy)?;
+//! let ioc = Ioc::load(&[(records, String::new())])?.with_policy(policy)?;
 //! ioc.access_warnings().iter().for_each(|warning| eprintln!("{warning}"));
 //! let running = ioc.serve(ServerConfig::isolated())?;
 //!
@@ -111,7 +111,7 @@
 //!
 //! # Metrics
 //!
-//! [`Ioc::metered`] serves counters of the IOC over HTTP. [`RunningIoc::clients`] has the same facts of each client.
+//! [`Ioc::with_metrics`] serves counters of the IOC over HTTP. [`RunningIoc::clients`] has the same facts of each client.
 //!
 //! ```
 //! use fodo_ioc::Ioc;
@@ -119,7 +119,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let loader = fodo_ioc::Loader::default();
-//! let running = Ioc::of(loader)?.metered(([127, 0, 0, 1], 0).into(), None)?.serve(ServerConfig::isolated())?;
+//! let running = Ioc::of(loader)?.with_metrics(([127, 0, 0, 1], 0).into(), None)?.serve(ServerConfig::isolated())?;
 //! if let Some(address) = running.metrics_address() {
 //!     println!("metrics of {} records: http://{address}/metrics", running.n_records());
 //! }
@@ -141,8 +141,8 @@
 //!   routine, and the callbacks of a [`Policy`], run on the thread that processes; meanwhile no other record processes.
 //! - `fodo-scan` processes periodic scans and delays.
 //! - `fodo-program` calls the functions of [`IocBuilder::on_output`], if there are any.
-//! - [`Ioc::linked`] adds `fodo-links`, which executes the requests of links, and the threads of a client.
-//! - [`Ioc::metered`] and [`RunningIoc::announce`] share `fodo-reports`. Autosave has `fodo-autosave`.
+//! - [`Ioc::with_links`] adds `fodo-links`, which executes the requests of links, and the threads of a client.
+//! - [`Ioc::with_metrics`] and [`RunningIoc::announce`] share `fodo-reports`. Autosave has `fodo-autosave`.
 #![forbid(unsafe_code)]
 
 mod access_control;
@@ -289,7 +289,7 @@ impl Ioc {
     /// example.
     ///
     /// Fails if the access file cannot be read or contains errors.
-    pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
+    pub fn with_policy(self, policy: Policy) -> Result<Ioc, IocError> {
         let (guard, rules) = AccessControl::new(policy, &self.database)?;
         Ok(Ioc { guard, rules, ..self })
     }
@@ -310,11 +310,11 @@ impl Ioc {
     /// loader.load("copy.db", "", &mut |_| Ok(copy.into())).map_err(fodo_ioc::IocError::Load)?;
     ///
     /// // `config`: from `ClientConfig::from_env`, for instance.
-    /// let running = Ioc::of(loader)?.linked(config).serve(ServerConfig::isolated())?;
+    /// let running = Ioc::of(loader)?.with_links(config).serve(ServerConfig::isolated())?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn linked(self, config: ClientConfig) -> Ioc {
+    pub fn with_links(self, config: ClientConfig) -> Ioc {
         Ioc { links: Some(config), ..self }
     }
 
@@ -342,7 +342,7 @@ impl Ioc {
     }
 
     /// Sets the host facts to publish; by default those of this process. [`Surroundings`] has an example.
-    pub fn host_facts(self, surroundings: Surroundings) -> Ioc {
+    pub fn with_surroundings(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
     }
 
@@ -350,7 +350,7 @@ impl Ioc {
     ///
     /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound. [The
     /// guide](crate#metrics) has an example.
-    pub fn metered(self, address: SocketAddr, left_out: Option<CountMissingPuts>) -> Result<Ioc, IocError> {
+    pub fn with_metrics(self, address: SocketAddr, left_out: Option<CountMissingPuts>) -> Result<Ioc, IocError> {
         let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
         Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }

@@ -773,7 +773,7 @@ pub(crate) mod tests {
     fn an_event_of_a_link_sets_or_clears_its_trouble() {
         let read_only = facts(true, false);
         let no_access = facts(false, false);
-        let refused = LinkTrouble::Refused(Refusal::Channel);
+        let refused = LinkTrouble::Refused(Refusal::Channel { text: String::new() });
         let wrong = WrongReply::Count { requested: 1, received: 2 };
         for (usage, events, expected) in [
             (LinkUsage::Reads, vec![], Some(LinkTrouble::Unconnected)),
@@ -789,7 +789,7 @@ pub(crate) mod tests {
                 Some(LinkTrouble::Refused(Refusal::ReadAccess)),
             ),
             (LinkUsage::Writes, vec![MonitorEvent::Rights(facts(false, true))], None),
-            (LinkUsage::Reads, vec![MonitorEvent::Refused(Refusal::Channel)], Some(refused)),
+            (LinkUsage::Reads, vec![MonitorEvent::Refused(Refusal::Channel { text: String::new() })], Some(refused)),
             (
                 LinkUsage::Writes,
                 vec![MonitorEvent::Rights(facts(true, true)), MonitorEvent::WrongReply(wrong.clone())],

@@ -126,7 +126,7 @@ impl RunningIoc {
         Ok(())
     }
 
-    /// The address of the metrics page; `None` without [`Ioc::metered`].
+    /// The address of the metrics page; `None` without [`Ioc::with_metrics`].
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Page::address)
     }

@@ -26,7 +26,7 @@ pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
 /// let mut surroundings = Surroundings::of_process();
 /// surroundings.variables.insert("ENGINEER".into(), "Ada".into());
 /// assert_eq!(surroundings.variable("ENGINEER"), "Ada");
-/// let ioc = Ioc::of(fodo_ioc::Loader::default()).unwrap().host_facts(surroundings);
+/// let ioc = Ioc::of(fodo_ioc::Loader::default()).unwrap().with_surroundings(surroundings);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const DATABASE: &str = r#"
 record(ao, "x") { field(VAL, "1") field(ASG, "CALCULATED") }
-record(ao, "key") { field(VAL, "0") }
+record(ao, "key") { field(VAL, "0") field(MDEL, "0.5") field(ADEL, "0") }
 record(ao, "free") { field(VAL, "1") }
 record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.2") }
 record(calcout, "endless") { field(CALC, "A") field(ODLY, "1000") }
@@ -53,7 +53,7 @@ impl Folder {
 
     fn serve(&self, policy: Policy) -> (RunningIoc, Context) {
         let config = ServerConfig::isolated();
-        let running = self.load().guarded(policy).unwrap().serve(config).unwrap();
+        let running = self.load().with_policy(policy).unwrap().serve(config).unwrap();
         let context = Context::new(running.client_config());
         (running, context)
     }
@@ -103,6 +103,23 @@ fn a_change_of_a_calc_rule_is_reported_to_clients_and_applies_to_puts() {
 
     assert!(x.put_timeout(6.0, PATIENCE).is_err());
     assert_eq!(x.get_timeout(PATIENCE).unwrap().value, 5.0.into());
+}
+
+#[test]
+fn a_rule_does_not_see_changes_within_the_monitor_deadband_of_its_input() {
+    let folder = Folder::new("deadband");
+    let (_running, context) = folder.serve(folder.policy());
+    let (x, key) = (channel(&context, "x"), channel(&context, "key"));
+    key.put_timeout(1.0, PATIENCE).unwrap();
+    until_may_write(&x, true);
+
+    key.put_timeout(0.6, PATIENCE).unwrap();
+    // A change of rights would be reported before the response.
+    x.get_timeout(PATIENCE).unwrap();
+    assert!(may_write(&x));
+
+    key.put_timeout(0.4, PATIENCE).unwrap();
+    until_may_write(&x, false);
 }
 
 #[test]
@@ -166,7 +183,7 @@ fn a_read_only_server_rejects_every_put_despite_access_rules() {
 fn access_rules_match_hosts_by_address_if_configured() {
     let folder = Folder::new("address");
     let by_name = folder.serve(folder.policy());
-    let by_address = folder.serve(Policy { goes_by_address: true, ..folder.policy() });
+    let by_address = folder.serve(Policy { checks_client_address: true, ..folder.policy() });
 
     for ((_running, context), is_allowed) in [(by_name, false), (by_address, true)] {
         let free = channel(&context, "free");
@@ -184,8 +201,8 @@ fn access_rules_match_hosts_by_address_if_configured() {
 fn noting() -> (Policy, Arc<Mutex<Vec<PutEvent>>>) {
     let notes: Arc<Mutex<Vec<PutEvent>>> = Arc::default();
     let kept = notes.clone();
-    let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::PutCallback);
-    (Policy { tell_put, ..Policy::default() }, notes)
+    let put_listener = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::PutCallback);
+    (Policy { put_listener, ..Policy::default() }, notes)
 }
 
 #[test]
@@ -230,8 +247,8 @@ fn a_queued_put_of_a_disconnected_client_is_not_logged() {
 #[test]
 fn puts_with_trapwrite_are_logged_with_old_and_new_value() {
     let folder = Folder::new("notes");
-    let (Policy { tell_put, .. }, notes) = noting();
-    let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });
+    let (Policy { put_listener, .. }, notes) = noting();
+    let (_running, context) = folder.serve(Policy { put_listener, ..folder.policy() });
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
 
     key.put_timeout(1.0, PATIENCE).unwrap();

@@ -209,5 +209,5 @@ fn a_client_receives_a_refusal_for_a_channel_with_an_invalid_filter() {
 
     let refused = client(&ioc).channel("f:ao.{dbnd:1}").unwrap().get_timeout(PATIENCE).unwrap_err();
 
-    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
+    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Channel { .. }, .. }), "{refused:?}");
 }

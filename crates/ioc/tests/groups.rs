@@ -148,7 +148,7 @@ fn access_rules_apply_to_the_members_of_a_group() {
         record(ao, "c") { field(ASG, "NONE") info(Q:group, {"h": {"c": {+type:"plain", +channel:"VAL"}}}) }
     "#;
     let policy = Policy { access_file: Some((rules, String::new())), ..Policy::default() };
-    let running = loaded(records).guarded(policy).unwrap().serve(ServerConfig::isolated()).unwrap();
+    let running = loaded(records).with_policy(policy).unwrap().serve(ServerConfig::isolated()).unwrap();
     let context = Context::new(running.client_config());
     let group = channel(&context, "g");
 

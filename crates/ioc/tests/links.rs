@@ -50,7 +50,7 @@ fn at(ports: &[u16]) -> ClientConfig {
 
 /// An IOC on that port, whose links search for PVs on other ports.
 fn serve(db: &str, own: u16, others: &[u16]) -> RunningIoc {
-    load(db).linked(at(others)).serve(config(own)).unwrap()
+    load(db).with_links(at(others)).serve(config(own)).unwrap()
 }
 
 /// The same on a free port, with its log.
@@ -58,7 +58,7 @@ fn serve_logged(db: &str, others: &[u16]) -> (RunningIoc, Receiver<LogLine>) {
     let (sender, lines) = mpsc::channel();
     // It fails only when the test has ended.
     let log = Log::new(Level::Info, move |line| sender.send(line.clone()).unwrap_or_default());
-    (load(db).linked(at(others)).serve_with_log(config(0), log).unwrap(), lines)
+    (load(db).with_links(at(others)).serve_with_log(config(0), log).unwrap(), lines)
 }
 
 /// Waits for a line of a log.
@@ -168,7 +168,8 @@ fn a_lost_link_is_logged_with_field_pv_and_server_and_again_when_it_works() {
 fn a_link_whose_server_denies_access_is_logged() {
     let rules = File::new("ASG(DEFAULT) { RULE(1, READ) } ASG(CLOSED) { RULE(1, NONE) }");
     let policy = Policy { access_file: Some((rules.0.clone(), String::new())), ..Policy::default() };
-    let far = load(r#"record(ao, "secret") { field(ASG, "CLOSED") } record(ao, "fixed") {}"#).guarded(policy).unwrap();
+    let far =
+        load(r#"record(ao, "secret") { field(ASG, "CLOSED") } record(ao, "fixed") {}"#).with_policy(policy).unwrap();
     let far = far.serve(config(0)).unwrap();
     let near_db = r#"record(ai, "copy") { field(INP, "secret CP") } record(ao, "out") { field(OUT, "fixed") }"#;
 
@@ -264,7 +265,7 @@ fn a_put_through_a_link_outlasts_the_operation_timeout_of_the_client() {
     );
     let client = ClientConfig { operation_timeout: Duration::from_millis(1), ..at(&[far_port]) };
     let db = r#"record(ao, "waits") { field(DTYP, "Async Soft Channel") field(OUT, "slow.A CA") }"#;
-    let near = load(db).linked(client).serve(config(0)).unwrap();
+    let near = load(db).with_links(client).serve(config(0)).unwrap();
     let waits = channel(&near, "waits");
 
     // Until the link is connected, its record is INVALID.
@@ -325,7 +326,7 @@ fn an_access_rule_with_an_external_input_applies_only_while_it_is_connected() {
     let far = serve(r#"record(ao, "key") { field(VAL, "0") }"#, far_port, &[]);
     let rules = File::new(r#"ASG(DEFAULT) { INPA("key") RULE(1, READ) RULE(1, WRITE) { CALC("A=1") } }"#);
     let policy = Policy { access_file: Some((rules.0.clone(), String::new())), ..Policy::default() };
-    let ioc = load(r#"record(ao, "x") {}"#).guarded(policy).unwrap().linked(at(&[far_port]));
+    let ioc = load(r#"record(ao, "x") {}"#).with_policy(policy).unwrap().with_links(at(&[far_port]));
     let near = ioc.serve(config(0)).unwrap();
     let (key, x) = (channel(&far, "key"), channel(&near, "x"));
     let may_write = || x.facts().unwrap().may_write;

@@ -55,7 +55,7 @@ fn the_metrics_page_contains_every_counter_with_help_and_type() {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let left_out = Arc::new(AtomicU64::new(3));
-    let ioc = load().metered(loopback, Some(left_out)).unwrap().serve(ServerConfig::isolated()).unwrap();
+    let ioc = load().with_metrics(loopback, Some(left_out)).unwrap().serve(ServerConfig::isolated()).unwrap();
     let context = Context::new(ioc.client_config());
     let channels = ["m:gap", "m:fast"].map(|name| context.channel(name).unwrap());
     let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
@@ -103,7 +103,7 @@ fn the_metrics_page_contains_every_counter_with_help_and_type() {
 #[test]
 fn put_log_metrics_and_the_metrics_address_exist_only_if_configured() {
     let metered = load()
-        .metered(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), None)
+        .with_metrics(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), None)
         .unwrap()
         .serve(ServerConfig::isolated())
         .unwrap();
@@ -120,7 +120,7 @@ fn startup_errors_name_the_unavailable_resource() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
 
-    let metrics = load().metered(address, None).err().unwrap();
+    let metrics = load().with_metrics(address, None).err().unwrap();
     let missing = Ioc::load(&[(PathBuf::from("no.db"), String::new())]).err().unwrap();
     let gone = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
     let receivers = IocError::RecCaster { port: 7, error: std::io::Error::from(std::io::ErrorKind::AddrInUse) };

@@ -125,7 +125,7 @@ fn ioc(name: &str, records: &str) -> (RunningIoc, RecCeiver) {
         variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
     };
     let config = ServerConfig::isolated();
-    let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
+    let mut ioc = Ioc::load(&[(file, String::new())]).unwrap().with_surroundings(surroundings).serve(config).unwrap();
     let port = fodo_testing::free_port();
     let config = RecSyncConfig {
         port,

@@ -26,7 +26,7 @@ fn ioc(name: &str) -> (RunningIoc, Context) {
         variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
     };
     let config = ServerConfig { status_prefix: Some("s:ioc".to_owned()), ..ServerConfig::isolated() };
-    let ioc = Ioc::load(&[(file, String::new())]).unwrap().host_facts(surroundings).serve(config).unwrap();
+    let ioc = Ioc::load(&[(file, String::new())]).unwrap().with_surroundings(surroundings).serve(config).unwrap();
     let context = Context::new(ioc.client_config());
     (ioc, context)
 }

@@ -214,8 +214,8 @@
 //!
 //! # Errors and timeouts
 //!
-//! Each operation ends exactly once: with its result, or with an [`Error`] that has a [`kind`](Error::kind) and the
-//! [name of the PV](Error::pv). A blocking call without a timeout of its own and an awaited operation end after
+//! Each operation ends exactly once: with its result, or with an [`Error`] that has a [`kind`](Error::kind), the
+//! [name of the PV](Error::pv) and [what to do](Error::advice). A blocking call without a timeout of its own and an awaited operation end after
 //! [`ClientConfig::operation_timeout`], 5 s by default. Each blocking call also has a variant with a timeout, such as
 //! [`Channel::get_timeout`]. An awaited operation has none: it ends after `operation_timeout` even within a longer
 //! timeout of the runtime, so a put that takes a minute needs a context with a longer one.
@@ -241,6 +241,76 @@
 //!     },
 //! }
 //! # Ok::<(), fodo_net::Error>(())
+//! ```
+//!
+//! # Invalid calls
+//!
+//! The text of an error says which PV, what happened and what to do. [`Error::reason`] and [`Error::advice`] are the last two
+//! parts. An invalid call ends with [`ErrorKind::Misuse`] and sends nothing:
+//!
+//! ```
+//! # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
+//! use fodo_net::{Context, Detail, Error, GroupOptions, NodeValue, PvRequest, Request};
+//!
+//! /// Prints the error, and checks its two parts.
+//! fn check<T>(result: Result<T, Error>, reason: &str, advice: &str) {
+//!     let error = result.err().expect("an invalid call");
+//!     println!("{error}");
+//!     assert_eq!((error.reason().as_str(), error.advice()), (reason, Some(advice)));
+//! }
+//!
+//! // Names, and priorities of channels.
+//! check(context.channel(""), "the name of the channel is empty", "pass the name of a PV, such as \"demo:gap\"");
+//! let long = "x".repeat(600);
+//! check(
+//!     context.channel(&long),
+//!     "the name has 600 bytes, but a server accepts at most 511",
+//!     "shorten the name, or the filter in it",
+//! );
+//! check(context.channel("demo\0"), "the name contains NUL", "remove it; a name ends before the NUL of a C string");
+//! check(context.channel_at("demo:gap", 100), "the priority 100 is out of range", "it must be between 0 and 99");
+//!
+//! // Values that the PV cannot hold. Channel Access sends them, and the server decides.
+//! let pva = context.channel("pva://demo:gap")?;
+//! check(pva.put("wide"), "\"wide\" is not a number", "send a value that the type of the PV can hold");
+//!
+//! // What only the other protocol has.
+//! let ca = context.channel("ca://demo:gap")?;
+//! check(
+//!     ca.get_structure(&PvRequest::default()),
+//!     "structures, calls and processing require pvAccess",
+//!     "request the PV with \"pva://\"",
+//! );
+//! let class = Request { detail: Detail::ClassName, ..Request::default() };
+//! check(
+//!     pva.get_with(class),
+//!     "the record type is available with Channel Access only",
+//!     "request the PV with \"ca://\"",
+//! );
+//!
+//! // Fields that the PV does not have.
+//! check(
+//!     pva.start_describe("width").wait(),
+//!     "the PV has no field \"width\"",
+//!     "describe the PV to see its fields",
+//! );
+//! let fields = vec![("width".into(), NodeValue::Value(20.0.into()))];
+//! let error = pva.put_structure(&PvRequest::default(), fields).unwrap_err();
+//! println!("{error}");
+//! assert_eq!(error.advice(), Some("set fields that the PV has, to values of their types"));
+//!
+//! // A channel of another context.
+//! let group = Context::new(Default::default()).monitor_group(GroupOptions::default());
+//! check(
+//!     group.add_channel(&ca),
+//!     "the channel belongs to another context than the group",
+//!     "open it with the context of the group",
+//! );
+//!
+//! // A context that the program has closed; this is `ErrorKind::ContextClosed`.
+//! context.close();
+//! check(ca.get(), "the context is closed", "create a new one");
+//! # Ok::<(), Error>(())
 //! ```
 //!
 //! # Threads and round trips

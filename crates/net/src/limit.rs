@@ -222,7 +222,7 @@ pub const DATAGRAM_BYTES: usize = 8 * 1024;
 /// Servers that a search for all servers remembers: as many as pvxs tracks.
 pub const FOUND_SERVERS: usize = 20_000;
 
-/// Addresses that a search for all servers remembers of one server: more interfaces than a host of a machine has.
+/// Addresses that a search for all servers remembers of one server: more interfaces than a host has.
 pub const SERVER_ADDRESSES: usize = 64;
 
 /// Times that a search for all servers is sent, because datagrams may be lost; the same as pvlist.

@@ -165,10 +165,16 @@ pub fn shared_udp_at(at: SocketAddr) -> io::Result<UdpSocket> {
     if at.is_ipv4() {
         socket.set_broadcast(true)?;
     }
-    socket.set_reuse_address(true)?;
     // As above.
     let _ = socket.set_recv_buffer_size(1024 * 1024);
-    socket.bind(&at.into())?;
+    if at.port() == 0 {
+        // With the option, Linux may select a port that another socket shares.
+        socket.bind(&at.into())?;
+        socket.set_reuse_address(true)?;
+    } else {
+        socket.set_reuse_address(true)?;
+        socket.bind(&at.into())?;
+    }
     Ok(socket.into())
 }
 
@@ -252,6 +258,16 @@ mod tests {
 
         let repeater = exclusive_udp(0).unwrap();
         assert!(exclusive_udp(repeater.local_addr().unwrap().port()).is_err());
+    }
+
+    #[test]
+    fn the_system_selects_ports_that_no_socket_shares() {
+        // If the system could select a port twice, some of so many would be equal.
+        let sockets: Vec<UdpSocket> = (0..800).map(|_| shared_udp(Ipv4Addr::LOCALHOST, 0).unwrap()).collect();
+
+        let ports: std::collections::BTreeSet<u16> = sockets.iter().map(|s| s.local_addr().unwrap().port()).collect();
+
+        assert_eq!(ports.len(), sockets.len());
     }
 
     #[test]

@@ -213,7 +213,7 @@ fn a_rejected_channel_is_retried_with_pauses() {
         assert!(start.elapsed() < PATIENCE, "it does not reconnect");
     }
 
-    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
+    assert!(matches!(refused.kind(), ErrorKind::Refused { refusal: Refusal::Channel { .. }, .. }), "{refused:?}");
     assert!(start.elapsed() >= Duration::from_millis(32 + 64), "{:?} for three refusals", start.elapsed());
 }
 

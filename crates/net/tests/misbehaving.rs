@@ -17,7 +17,7 @@ use fodo_ca::message::{Answer, Request};
 use fodo_engine::{Cid, Sid};
 use fodo_net::{
     Channel, ChannelState, ClientConfig, Context, Detail, Error, ErrorKind, Monitor, MonitorEvent, MonitorOptions,
-    Notice, PvTable, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
+    Notice, Protocol, PvTable, Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
 };
 use futures_util::StreamExt;
 
@@ -310,7 +310,7 @@ fn errors_distinguish_a_silent_a_closing_and_an_absent_server() {
 
     assert_error(silent.address(), ErrorKind::NoReply { server: silent.tcp(), after: SHORT });
     assert_error(closing.address(), ErrorKind::ConnectionClosed { server: closing.tcp() });
-    assert_error(absent, ErrorKind::NotFound { after: SHORT });
+    assert_error(absent, ErrorKind::NotFound { protocol: Protocol::Ca, after: SHORT });
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn an_operation_without_its_own_timeout_uses_the_context_timeout() {
         awaited
     };
 
-    assert_eq!(result_at(absent), Error::new("x", ErrorKind::NotFound { after: SHORT }));
+    assert_eq!(result_at(absent), Error::new("x", ErrorKind::NotFound { protocol: Protocol::Ca, after: SHORT }));
     assert_eq!(result_at(silent.address()), Error::new("x", ErrorKind::NoReply { server: silent.tcp(), after: SHORT }));
 }
 

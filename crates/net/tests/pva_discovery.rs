@@ -86,7 +86,7 @@ fn a_procedure_at_a_known_address_returns_its_result_or_refuses() {
         discovery::call(&config, address, name, discovery::query(name, arguments), PATIENCE)
     };
     let refusal = |result: Result<Option<Structure>, fodo_net::Error>| match result.unwrap_err().kind() {
-        ErrorKind::Refused { server, refusal: Refusal::Reported { text } } if *server == address => text.to_string(),
+        ErrorKind::Refused { server, refusal } if *server == address => refusal.clone(),
         other => panic!("{other:?}"),
     };
     let long = "x".repeat(3_000_000);
@@ -95,9 +95,10 @@ fn a_procedure_at_a_known_address_returns_its_result_or_refuses() {
         let value = call("x:echo", &[("a", text)]).unwrap().unwrap().get("value").cloned();
         assert!(value == Some(text.into()), "{} bytes", text.len());
     }
-    assert_eq!(refusal(call("x:echo", &[])), "a is missing");
+    assert_eq!(refusal(call("x:echo", &[])), Refusal::Reported { text: "a is missing".into() });
     assert!(call("x:nothing", &[]).unwrap().is_none_or(|nothing| nothing.kind().nodes().len() == 1));
-    assert!(!refusal(call("x:absent", &[])).is_empty());
+    let absent = refusal(call("x:absent", &[]));
+    assert!(matches!(&absent, Refusal::Channel { text } if !text.is_empty()), "{absent:?}");
 }
 
 #[test]

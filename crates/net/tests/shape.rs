@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use fodo_net::{
-    Array, Channel, ClientConfig, Context, Detail, ErrorKind, MonitorEvent, MonitorOptions, Request, Value, many,
+    Array, Channel, ClientConfig, Context, Detail, ErrorKind, MonitorEvent, MonitorOptions, Protocol, Request, Value,
+    many,
 };
 
 use served::{cell, serve, start};
@@ -91,7 +92,7 @@ fn a_batch_has_one_deadline_and_returns_a_result_per_channel() {
 
     assert!(is_so(&found, took, timeout), "{found:?} after {took:?}");
     assert!(
-        matches!(&connected[3], Err(error) if error.kind() == &ErrorKind::NotFound { after: timeout }),
+        matches!(&connected[3], Err(error) if error.kind() == &ErrorKind::NotFound { protocol: Protocol::Ca, after: timeout }),
         "{:?}",
         connected[3]
     );

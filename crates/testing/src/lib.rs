@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must happen: a busy machine may not run a thread for seconds.
+/// How long a test waits for what must happen: a busy host may not run a thread for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time between two looks at a condition. A test that waits leaves the processor to what it waits for.

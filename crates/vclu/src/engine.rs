@@ -114,13 +114,17 @@ impl LuaEngine {
         LuaEngine::start_with_log(config, Arc::default(), Waker::noop().clone())
     }
 
-    /// `driver`: wakes the thread that calls [`LuaEngine::turn`].
-    pub(crate) fn start_with_log(config: VcluConfig, log: Arc<CluLog>, driver: Waker) -> Result<LuaEngine, StartError> {
+    /// `turn_waker`: wakes the thread that calls [`LuaEngine::turn`].
+    pub(crate) fn start_with_log(
+        config: VcluConfig,
+        log: Arc<CluLog>,
+        turn_waker: Waker,
+    ) -> Result<LuaEngine, StartError> {
         let unknown_zone = || StartError { reason: format!("this computer has no time zone \"{}\"", config.zone) };
         let clock = LocalClock::new(&config.zone).ok_or_else(unknown_zone)?;
         let storage_lock = config.storage.as_deref().map(lock_folder).transpose();
         let storage_lock = storage_lock.map_err(|reason| StartError { reason })?.flatten();
-        let outside = Outside::new(&config, Arc::clone(&log), driver);
+        let outside = Outside::new(&config, Arc::clone(&log), turn_waker);
         let sandbox = new_sandbox(&config, clock, &outside);
         let sandbox = sandbox.map_err(|error| StartError { reason: error.to_string() })?;
         let mut engine = LuaEngine {

@@ -1,7 +1,5 @@
 //! Why a call has failed.
 
-use std::error::Error as _;
-
 use fodo_net::{Error, ErrorKind};
 
 /// The classes of the encoding.
@@ -27,11 +25,13 @@ pub struct JavaFailure {
     pub reason: String,
     /// The address of the server; may be empty.
     pub server: String,
+    /// What to do; empty where the reason says it, or only the server can.
+    pub advice: &'static str,
 }
 
 impl JavaFailure {
     pub fn new(class: ErrorClass, pv: &str, reason: impl Into<String>) -> JavaFailure {
-        JavaFailure { class, pv: pv.to_owned(), reason: reason.into(), server: String::new() }
+        JavaFailure { class, pv: pv.to_owned(), reason: reason.into(), server: String::new(), advice: "" }
     }
 
     pub fn misuse(pv: &str, reason: impl Into<String>) -> JavaFailure {
@@ -64,12 +64,9 @@ impl From<&Error> for JavaFailure {
             ErrorKind::Misuse { .. } => (ErrorClass::Misuse, None),
             _ => (ErrorClass::System, None),
         };
-        let reason = match error.source() {
-            Some(source) => format!("{}: {source}", error.kind()),
-            None => error.kind().to_string(),
-        };
         let server = server.map(ToString::to_string).unwrap_or_default();
-        JavaFailure { class, pv: error.pv().to_owned(), reason, server }
+        let (pv, advice) = (error.pv().to_owned(), error.advice().unwrap_or_default());
+        JavaFailure { class, pv, reason: error.reason(), server, advice }
     }
 }
 

@@ -176,10 +176,10 @@ impl RunningList {
         for (target, end) in self.targets.iter().zip(&self.ends) {
             out.sized(|out| match end {
                 Some(end) => write_end(out, target, end),
-                None => out.failure(&JavaFailure::from(Error::new(
-                    target.channel.name(),
-                    fodo_net::ErrorKind::NotFound { after: waited },
-                ))),
+                None => {
+                    let not_found = fodo_net::ErrorKind::NotFound { protocol: target.protocol, after: waited };
+                    out.failure(&JavaFailure::from(Error::new(target.channel.name(), not_found)));
+                }
             });
         }
     }

@@ -287,9 +287,9 @@ fn write_event(out: &mut ReplyWriter, target: &JavaChannel, event: AnyEvent) {
 /// Writes an event that is not an update.
 pub fn write_change<T>(out: &mut ReplyWriter, target: &JavaChannel, event: &MonitorEvent<T>) {
     let server = || target.channel.facts().map(|facts| facts.server.to_string()).unwrap_or_default();
-    let failure = |class, reason: String| {
+    let failure = |class, reason: String, advice| {
         let name = target.channel.name();
-        JavaFailure { server: server(), ..JavaFailure::new(class, name, reason) }
+        JavaFailure { server: server(), advice, ..JavaFailure::new(class, name, reason) }
     };
     match event {
         MonitorEvent::Connected(facts) => {
@@ -313,11 +313,11 @@ pub fn write_change<T>(out: &mut ReplyWriter, target: &JavaChannel, event: &Moni
                 refusal => format!("the server refused {refusal}"),
             };
             out.event(EventTag::Refused);
-            out.failure_body(&failure(ErrorClass::Refused, reason));
+            out.failure_body(&failure(ErrorClass::Refused, reason, refusal.advice().unwrap_or_default()));
         }
         MonitorEvent::WrongReply(reply) => {
             out.event(EventTag::WrongReply);
-            out.failure_body(&failure(ErrorClass::WrongReply, format!("the server sent {reply}")));
+            out.failure_body(&failure(ErrorClass::WrongReply, format!("the server sent {reply}"), reply.advice()));
         }
         // Whatever a later version adds is no update, and no other change that Java knows.
         _ => out.event(EventTag::Closed),

@@ -4,7 +4,7 @@ A watcher is a class with a coroutine ``watch`` that subscribes to PVs, and a me
 many updates the client itself has merged so far. This module counts each update, on the thread on which the
 client calls back.
 
-The second argument says what is recorded of an update. ``every``: its number and latency are counted at once.
+The second argument, before the protocol, says what is recorded of an update. ``every``: its number and latency are counted at once.
 ``raw`` and ``time``: its value is stored, which costs a fraction of that, and counted later; one subscription of a
 hundred also counts latencies. With ``raw`` only that one requests time stamps from the server.
 """

@@ -66,8 +66,12 @@ pub enum ClientUnderTest {
     Caproto,
     /// The library of pvAccess in C++.
     Pvxs,
+    /// ISIS' client of pvAccess, in Rust.
+    Spvirit,
     /// The client for pvAccess in Python, over pvxs.
     P4p,
+    /// The client in Python over epics-rs, for both protocols.
+    Repics,
     /// The library of Phoebus for pvAccess, in Java.
     CorePva,
     /// A raw socket, reading into fresh memory.
@@ -80,7 +84,7 @@ pub enum ClientUnderTest {
 
 impl ClientUnderTest {
     /// The clients that a user may choose from.
-    pub const ALL: [ClientUnderTest; 10] = [
+    pub const ALL: [ClientUnderTest; 12] = [
         ClientUnderTest::Fodo,
         ClientUnderTest::FodoJava,
         ClientUnderTest::Libca,
@@ -89,8 +93,10 @@ impl ClientUnderTest {
         ClientUnderTest::Pyepics,
         ClientUnderTest::Caproto,
         ClientUnderTest::Pvxs,
+        ClientUnderTest::Spvirit,
         ClientUnderTest::P4p,
         ClientUnderTest::CorePva,
+        ClientUnderTest::Repics,
     ];
 
     /// The clients that are measured under loads, and under questions only if they are selected.
@@ -147,9 +153,11 @@ impl ClientUnderTest {
     pub fn is_measured_over(self, protocol: LabProtocol) -> bool {
         match self {
             ClientUnderTest::Fodo | ClientUnderTest::Raw | ClientUnderTest::RawReused => true,
+            ClientUnderTest::Repics => true,
             client if client.is_fodo_java() => true,
             ClientUnderTest::FodoGroup | ClientUnderTest::FodoPython | ClientUnderTest::FodoBatches => true,
             ClientUnderTest::Pvxs | ClientUnderTest::P4p | ClientUnderTest::CorePva => protocol == LabProtocol::Pva,
+            ClientUnderTest::Spvirit => protocol == LabProtocol::Pva,
             _ => protocol == LabProtocol::Ca,
         }
     }
@@ -178,7 +186,9 @@ impl ClientUnderTest {
             ClientUnderTest::Pyepics => "pyepics",
             ClientUnderTest::Caproto => "caproto",
             ClientUnderTest::Pvxs => "pvxs",
+            ClientUnderTest::Spvirit => "spvirit",
             ClientUnderTest::P4p => "p4p",
+            ClientUnderTest::Repics => "repics",
             ClientUnderTest::CorePva => "core-pva",
             ClientUnderTest::Raw => "raw",
             ClientUnderTest::RawReused => "raw-reused",
@@ -202,7 +212,9 @@ impl ClientUnderTest {
             ClientUnderTest::Pyepics => Some(External::Pyepics),
             ClientUnderTest::Caproto => Some(External::Caproto),
             ClientUnderTest::Pvxs => Some(External::Pvxs),
+            ClientUnderTest::Spvirit => Some(External::Spvirit),
             ClientUnderTest::P4p => Some(External::P4p),
+            ClientUnderTest::Repics => Some(External::Repics),
             ClientUnderTest::CorePva => Some(External::Java(&CORE_PVA)),
             ClientUnderTest::FodoPython => Some(External::FodoPython),
             ClientUnderTest::FodoBatches => Some(External::FodoBatches),
@@ -218,8 +230,8 @@ impl ClientUnderTest {
 
     /// Whether its watcher of loads supports arrays.
     pub fn watches_arrays(self) -> bool {
-        use ClientUnderTest::{CorePva, Fodo, FodoJava, P4p, Pvxs};
-        matches!(self, Fodo | FodoJava | Pvxs | P4p | CorePva)
+        use ClientUnderTest::{CorePva, Fodo, FodoJava, P4p, Pvxs, Repics, Spvirit};
+        matches!(self, Fodo | FodoJava | Pvxs | Spvirit | P4p | CorePva | Repics)
     }
 
     /// Whether its watcher is part of this program and Fodo, so that it can misbehave.
@@ -234,13 +246,13 @@ impl ClientUnderTest {
 
     /// Whether the client runs in Python.
     pub fn is_python(self) -> bool {
-        use ClientUnderTest::{Aioca, Caproto, FodoBatches, FodoPython, P4p, Pyepics};
-        matches!(self, Aioca | Pyepics | Caproto | P4p | FodoPython | FodoBatches)
+        use ClientUnderTest::{Aioca, Caproto, FodoBatches, FodoPython, P4p, Pyepics, Repics};
+        matches!(self, Aioca | Pyepics | Caproto | P4p | Repics | FodoPython | FodoBatches)
     }
 
     /// Whether its process takes a second to start: a virtual machine, or a package in Python.
     pub fn starts_slowly(self) -> bool {
-        self.external().is_some() && self != ClientUnderTest::Pvxs
+        self.external().is_some() && !matches!(self, ClientUnderTest::Pvxs | ClientUnderTest::Spvirit)
     }
 
     /// Which of its prerequisites is missing. May start programs.
@@ -255,7 +267,7 @@ impl ClientUnderTest {
     /// Whether the client or its driver is part of the peers' Python environment.
     pub fn needs_python(self) -> bool {
         match self.external() {
-            Some(external) => !matches!(external, External::Java(_)),
+            Some(external) => !matches!(external, External::Java(_) | External::Spvirit),
             None => self == ClientUnderTest::Libca,
         }
     }

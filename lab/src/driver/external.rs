@@ -1,7 +1,7 @@
 //! Drivers in other languages: finding, preparing at first use, and starting them.
 //!
 //! Their sources are embedded in this program, which writes them into the peers' environment, so that the laboratory
-//! runs from any directory. Drivers in Java and C++ are compiled there once.
+//! runs from any directory. Drivers in Java, C++ and Rust are compiled there once.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use super::DriverFailure;
 use super::conversation::protocol_of_names;
 use super::java::JavaClient;
+use super::spvirit;
 use crate::load::tally::{NumberEncoding, UpdateRecording};
 use crate::peers::{self, Peers};
 use crate::process::{Launch, Ports};
@@ -26,7 +27,7 @@ const PROTOCOL: SourceFile = ("protocol.py", include_str!("../../drivers/python/
 const WATCH: SourceFile = ("watch.py", include_str!("../../drivers/python/watch.py"));
 
 /// Written last, so that an interrupted preparation starts again.
-const READY: &str = "ready";
+pub(super) const READY: &str = "ready";
 
 /// The driver of the package `fodo`.
 const FODO_DRIVER: SourceFile = ("fodo_driver.py", include_str!("../../drivers/python/fodo_driver.py"));
@@ -53,6 +54,7 @@ enum Implementation {
     Fodo(&'static str),
     Java(&'static JavaClient),
     Cpp,
+    Rust,
 }
 
 /// A client whose driver is a program in the client's own language.
@@ -68,8 +70,12 @@ pub enum External {
     Java(&'static JavaClient),
     /// In Python, over pvxs.
     P4p,
+    /// In Python, over Rust, for both protocols.
+    Repics,
     /// The C++ library of pvAccess.
     Pvxs,
+    /// In Rust.
+    Spvirit,
     /// The package `fodo`, with callbacks.
     FodoPython,
     /// The package `fodo`, with batches.
@@ -103,7 +109,9 @@ impl External {
             External::Caproto => "caproto",
             External::Java(client) => client.name(),
             External::P4p => "p4p",
+            External::Repics => "repics",
             External::Pvxs => "pvxs",
+            External::Spvirit => "spvirit",
             External::FodoPython => "fodo-python",
             External::FodoBatches => "fodo-batches",
         }
@@ -116,12 +124,13 @@ impl External {
             Implementation::Fodo(_) => peers::fodo_package(peers).map(|_folder| ()),
             Implementation::Java(client) => client.missing(peers),
             Implementation::Cpp => missing_pvxs(peers),
+            Implementation::Rust => spvirit::missing(peers),
         }
         .err()
     }
 
     /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of a
-    /// library in Java takes a quarter of a minute and prints a message.
+    /// library in Java takes a quarter of a minute, that of spvirit a minute or two, and prints a message.
     pub fn launch(
         self,
         protocol: LabProtocol,
@@ -170,7 +179,9 @@ impl External {
         match self.implementation() {
             Implementation::Python { driver, .. } => {
                 missing_package(self.text(), peers)?;
-                python_words(&[PROTOCOL], driver, peers)
+                let (python, mut words) = python_words(&[PROTOCOL], driver, peers)?;
+                words.push(protocol.text().into());
+                Ok((python, words))
             }
             Implementation::Fodo(_) => {
                 let (python, mut words) = python_words(&[PROTOCOL], FODO_DRIVER, peers)?;
@@ -179,6 +190,7 @@ impl External {
             }
             Implementation::Java(client) => client.driver_words(peers),
             Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["drive".into()])),
+            Implementation::Rust => Ok((spvirit::program(peers)?, vec!["drive".into()])),
         }
     }
 
@@ -188,7 +200,7 @@ impl External {
             Implementation::Python { watcher, .. } => {
                 missing_package(self.text(), peers)?;
                 let (python, mut words) = python_words(&[WATCH], watcher, peers)?;
-                words.extend([numbers, task.recording.text()].map(OsString::from));
+                words.extend([numbers, task.recording.text(), task.protocol.text()].map(OsString::from));
                 Ok((python, words))
             }
             Implementation::Fodo(way) => {
@@ -198,6 +210,7 @@ impl External {
             }
             Implementation::Java(client) => client.watcher_words(numbers, peers),
             Implementation::Cpp => Ok((pvxs_program(peers)?, vec!["watch".into(), numbers.into()])),
+            Implementation::Rust => Ok((spvirit::program(peers)?, vec!["watch".into(), numbers.into()])),
         }
     }
 
@@ -219,10 +232,15 @@ impl External {
                 driver: ("p4p_driver.py", include_str!("../../drivers/python/p4p_driver.py")),
                 watcher: ("p4p_watch.py", include_str!("../../drivers/python/p4p_watch.py")),
             },
+            External::Repics => Implementation::Python {
+                driver: ("repics_driver.py", include_str!("../../drivers/python/repics_driver.py")),
+                watcher: ("repics_watch.py", include_str!("../../drivers/python/repics_watch.py")),
+            },
             External::FodoPython => Implementation::Fodo("callbacks"),
             External::FodoBatches => Implementation::Fodo("batches"),
             External::Java(client) => Implementation::Java(client),
             External::Pvxs => Implementation::Cpp,
+            External::Spvirit => Implementation::Rust,
         }
     }
 
@@ -408,7 +426,9 @@ mod tests {
         let directory = PathBuf::from("/nonexistent");
         let peers = Peers { directory, epics: Err("no python".into()) };
 
-        for client in [External::Aioca, External::Pyepics, External::Caproto, External::P4p, External::Pvxs] {
+        for client in
+            [External::Aioca, External::Pyepics, External::Caproto, External::P4p, External::Repics, External::Pvxs]
+        {
             assert_eq!(client.missing(&peers).as_deref(), Some("no python"), "{client:?}");
         }
     }

@@ -58,6 +58,7 @@ pub mod libca;
 pub mod raw;
 pub mod rounds;
 mod sockets;
+mod spvirit;
 pub mod trial;
 
 use std::io::{BufRead, Write};

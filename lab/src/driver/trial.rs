@@ -31,8 +31,14 @@ struct TrialLine<'a> {
     answer: &'a DriverReply,
 }
 
-/// Writes the driver's greeting, then every request with its answer, one JSON object per line.
-pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<(), DriverFailure> {
+/// Writes the driver's greeting, then every request with its answer, one JSON object per line. Without a protocol it is
+/// Channel Access, if the client is measured over it.
+pub fn run(
+    client: ClientUnderTest,
+    n: usize,
+    protocol: Option<LabProtocol>,
+    mut output: impl Write,
+) -> Result<(), DriverFailure> {
     let peers = peers::present();
     if let Some(why) = client.missing(&peers) {
         return Err(DriverFailure::Unavailable { who: client.text().into(), why });
@@ -44,9 +50,11 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
     let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
-    let (kind, protocol) = match client.is_measured_over(LabProtocol::Ca) {
-        true => (ServerKind::SoftIoc, LabProtocol::Ca),
-        false => (ServerKind::Qsrv2, LabProtocol::Pva),
+    let has_ca = client.is_measured_over(LabProtocol::Ca);
+    let protocol = protocol.unwrap_or(if has_ca { LabProtocol::Ca } else { LabProtocol::Pva });
+    let kind = match protocol {
+        LabProtocol::Ca => ServerKind::SoftIoc,
+        LabProtocol::Pva => ServerKind::Qsrv2,
     };
     let server = ServerUnderTest::start(kind, &database, None, None, &peers)?;
     let mut conversation = DriverProcess::start((client, protocol), &server, None, 0, &peers)?;
@@ -55,7 +63,7 @@ pub fn run(client: ClientUnderTest, n: usize, mut output: impl Write) -> Result<
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
     };
     print(serde_json::to_string(&hello))?;
-    for request in &asks(client, n) {
+    for request in &asks(client, protocol, n) {
         let answer = conversation.request(request, BATCH_MAX).unwrap_or_else(DriverReply::Failed);
         print(serde_json::to_string(&TrialLine { request, answer: &answer }))?;
     }
@@ -70,7 +78,7 @@ fn write_database(from: &Path, to: &Path, n: usize) -> std::io::Result<()> {
     std::fs::write(to, text)
 }
 
-fn asks(client: ClientUnderTest, n: usize) -> Vec<DriverRequest> {
+fn asks(client: ClientUnderTest, protocol: LabProtocol, n: usize) -> Vec<DriverRequest> {
     let batch = |pattern: &str, variant| ConnectedChannels { pattern: pattern.into(), n, variant };
     let distinct = || batch(NUMBERED, Variant::Distinct);
     let equal = || batch(COUNTER, Variant::Equal);
@@ -98,13 +106,13 @@ fn asks(client: ClientUnderTest, n: usize) -> Vec<DriverRequest> {
         DriverRequest::GetAtOnce(batch(MISNUMBERED, Variant::Distinct)),
         DriverRequest::MonitorAtOnce(batch(MISNUMBERED, Variant::Distinct)),
     ];
-    if !client.is_measured_over(LabProtocol::Ca) {
+    if protocol == LabProtocol::Pva {
         asks.push(DriverRequest::GetWholeAtOnce(distinct()));
     }
     if client.external().is_none() || client.is_fodo_java() {
         asks.extend([DriverRequest::PutUnconfirmedAtOnce(distinct()), DriverRequest::GetInFlight(equal())]);
     }
-    let peers_of_pvaccess = [ClientUnderTest::Pvxs, ClientUnderTest::CorePva];
+    let peers_of_pvaccess = [ClientUnderTest::Pvxs, ClientUnderTest::Spvirit, ClientUnderTest::CorePva];
     if client.external().is_none() || client.is_fodo_java() || peers_of_pvaccess.contains(&client) {
         asks.extend([
             DriverRequest::GetInFlight(distinct()),

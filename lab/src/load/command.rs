@@ -55,7 +55,7 @@ pub enum LoadVerb {
         /// Duration of the stream.
         #[arg(long, value_name = "TIME", default_value_t = 5.0)]
         seconds: f64,
-        /// Client that subscribes: fodo or, over pvAccess, pvxs, p4p or core-pva.
+        /// Client that subscribes: fodo, repics or, over pvAccess, pvxs, spvirit, p4p or core-pva.
         #[arg(long, value_name = "CLIENT", default_value = "fodo")]
         client: ClientUnderTest,
         /// Makes the client misbehave in one way, to test that this is detected.

@@ -33,13 +33,15 @@ impl GetCase {
     }
 
     /// All cases, those with one server together.
-    pub(super) const ALL: [GetCase; 6] = [
+    pub(super) const ALL: [GetCase; 8] = [
         GetCase::plain(ClientUnderTest::RawReused, ServerKind::Raw),
         GetCase::plain(ClientUnderTest::Fodo, ServerKind::Fodo),
         GetCase::plain(ClientUnderTest::Pvxs, ServerKind::Fodo),
+        GetCase::plain(ClientUnderTest::Spvirit, ServerKind::Fodo),
         GetCase { client: ClientUnderTest::Fodo, server: ServerKind::Fodo, is_encrypted: true },
         GetCase::plain(ClientUnderTest::Fodo, ServerKind::Qsrv2),
         GetCase::plain(ClientUnderTest::Pvxs, ServerKind::Qsrv2),
+        GetCase::plain(ClientUnderTest::Spvirit, ServerKind::Qsrv2),
     ];
 
     fn has_server_of(&self, other: &GetCase) -> bool {
@@ -275,7 +277,7 @@ mod tests {
         let variables = |case: GetCase| case.variables(&missing());
 
         assert_eq!(variables(GetCase::ALL[1]), Ok(Vec::new()));
-        assert_eq!(variables(GetCase::ALL[3]).err(), missing().err());
+        assert_eq!(variables(GetCase::ALL[4]).err(), missing().err());
     }
 
     #[test]

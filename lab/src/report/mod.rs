@@ -10,7 +10,7 @@ mod java_tables;
 mod markdown;
 mod model;
 pub mod number;
-mod page;
+pub mod overview;
 mod plot;
 pub mod published;
 pub mod study_tables;

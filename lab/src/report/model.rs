@@ -55,6 +55,7 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
         "fodo-group",
         "libca",
         "pvxs",
+        "spvirit",
         "p4p",
         "core-pva",
         "fodo-java",
@@ -68,6 +69,7 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
         "psi-ca-multiple",
         "psi-ca-striped",
         "aioca",
+        "repics",
         "pyepics",
         "caproto",
     ];

@@ -50,11 +50,8 @@ Exit status: 0 when all limits are met, 1 when not, 2 when the arguments are inv
 
 const REPORT_HELP: &str = "\
 Writes reports of results: for each FILE one HTML page with plots, one Markdown file with the tables of the
-studies, and one CSV file with every row, named like the result. The page is self-contained: no network,
+studies and of every question, and one CSV file with every row, named like the result. The page is self-contained: no network,
 no script.
-
---into writes the same tables to a page of documentation, in place of those between its two comments
-<!-- fodo lab report, full: begin --> and <!-- fodo lab report, full: end --> (or quick, ioc, as the result's suite).
 
 Exit status: 0 when all is written, 2 when the arguments are invalid or a file cannot be read or written.";
 
@@ -100,11 +97,8 @@ pub enum ReportCommand {
         #[arg(required = true)]
         results: Vec<PathBuf>,
         /// Output directory; created if it does not exist.
-        #[arg(short, long, value_name = "DIR", required_unless_present = "into")]
-        output: Option<PathBuf>,
-        /// Write the tables to this Markdown page, between its comments "fodo lab report, SUITE: begin" and "end".
-        #[arg(long, value_name = "PAGE")]
-        into: Option<PathBuf>,
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
     },
 }
 
@@ -147,19 +141,15 @@ impl ReportCommand {
                 Ok((text, if regressions { !comparison.is_worse() } else { !differ }))
             }
             ReportCommand::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
-            ReportCommand::Report { results, output, into } => {
+            ReportCommand::Report { results, output } => {
                 let mut text = String::new();
                 let mut stems: Vec<String> = Vec::new();
                 for path in &results {
-                    if let Some(page) = &into {
-                        fill(page, path)?;
-                    }
-                    let Some(output) = &output else { continue };
                     let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
                     if stems.contains(&stem) {
                         return Err(format!("two results are named {stem}: their pages would overwrite each other"));
                     }
-                    text += &report(path, &stem, output)?;
+                    text += &report(path, &stem, &output)?;
                     stems.push(stem);
                 }
                 Ok((text, true))
@@ -203,15 +193,6 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     }
     let _ = writeln!(text, "{}", if all_hold { "The run passes the gate." } else { "The run FAILS the gate." });
     Ok((text, all_hold))
-}
-
-/// Writes the tables of a result into a page of documentation.
-fn fill(page: &Path, result: &Path) -> Result<(), Misuse> {
-    let failed = |why: String| format!("{}: {why}", page.display());
-    let text = std::fs::read_to_string(page).map_err(|why| failed(why.to_string()))?;
-    let file = result.file_name().unwrap_or(result.as_os_str()).to_string_lossy();
-    let filled = super::page::filled(&text, &read(result)?, &file, &PublishedStudy::all()).map_err(failed)?;
-    std::fs::write(page, filled).map_err(|why| failed(why.to_string()))
 }
 
 fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
@@ -316,9 +297,7 @@ mod tests {
         let run = files.run("run.json", 1, 1.0);
 
         let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();
-        let twice =
-            ReportCommand::Report { results: vec![run.clone(), run], output: Some(files.0.join("pages")), into: None }
-                .outcome();
+        let twice = ReportCommand::Report { results: vec![run.clone(), run], output: files.0.join("pages") }.outcome();
 
         let empty = files.0.join("empty.json");
         ResultFile::new("quick", "2024-02-29T12:00:00Z").write(&empty).unwrap();

@@ -231,10 +231,10 @@ fn started(
 ) -> Result<RunningIoc, IocError> {
     let mut ioc = builder.build()?;
     if let Some(config) = links {
-        ioc = ioc.linked(config);
+        ioc = ioc.with_links(config);
     }
     if access.is_some() {
-        ioc = ioc.guarded(Policy { access_file: access, ..Policy::default() })?;
+        ioc = ioc.with_policy(Policy { access_file: access, ..Policy::default() })?;
     }
     for warning in ioc.access_warnings().iter().chain(ioc.autosave_warnings()) {
         state.inbox.push(InboxItem::Line(Level::Warning, warning.clone()));
@@ -260,7 +260,7 @@ fn record_error(py: Python<'_>, name: &str, error: &RecordError) -> PyErr {
         RecordError::Put { pv, error } => ("Refused", pv.as_str(), error.to_string()),
         RecordError::Stopped { pv } => ("Closed", pv.as_str(), "the IOC has stopped".to_owned()),
     };
-    let exception = error::instance(py, class, &PyString::new(py, pv), &reason, None);
+    let exception = error::instance(py, class, &PyString::new(py, pv), &reason, None, None);
     exception.map_or_else(|failure| failure, PyErr::from_value)
 }
 

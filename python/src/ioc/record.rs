@@ -174,7 +174,7 @@ impl PyRecord {
                 Err(RecvTimeoutError::Disconnected) => return Err(super::closed(py, handle.name())),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     let reason = format!("the put has not ended within {seconds} s");
-                    let exception = error::instance(py, "NoReply", self.name.bind(py), &reason, None);
+                    let exception = error::instance(py, "NoReply", self.name.bind(py), &reason, None, None);
                     return Err(exception.map_or_else(|failure| failure, PyErr::from_value));
                 }
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,

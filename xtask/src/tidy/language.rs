@@ -10,9 +10,6 @@ use super::source;
 /// The list: `number phrase` or `number name WORD`.
 pub const PHRASES_PATH: &str = "xtask/tidy-phrases.txt";
 
-/// A page that the laboratory writes, with the titles of the results.
-const GENERATED_PATH: &str = "docs/reference/measurements.md";
-
 const HEADING: &str = "\
 # Phrases that STYLE.md replaces, and how often comments and documents contain each. `name WORD` counts the names in
 # each Rust file of which WORD is a part.
@@ -155,7 +152,7 @@ fn prose(file: &TextFile) -> Vec<(usize, &str)> {
         let lines = lines.filter(|_| !file.path.ends_with("tidy/language.rs"));
         return lines.filter_map(|(number, line)| Some((number, line.split_once("//")?.1))).collect();
     }
-    if !file.path.ends_with(".md") || file.path == GENERATED_PATH {
+    if !file.path.ends_with(".md") {
         return Vec::new();
     }
     let mut is_code = false;

@@ -30,6 +30,9 @@ caput -a [flags] PV N VALUE...: the same for an array; N is ignored
   -a          write an array           -S          write a string as an array of char
   -F CHAR     field separator          -# COUNT    ignored
 
+As EPICS caput, it knows the first 16 states of a PV only, and sends the number at the start of any other
+text: \".1 second\" to a SCAN with more rates is 0, Passive. fodo put sends the text.
+
 Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
 Exit codes: 0 written, 1 not found, not written or invalid flags
 
@@ -149,7 +152,7 @@ fn reason(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Refused { refusal: Refusal::Status { status, .. }, .. } => status::message(*status),
         ErrorKind::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
-        ErrorKind::Misuse { reason } => reason.clone(),
+        ErrorKind::Misuse { reason, .. } => reason.clone(),
         _ => "Virtual circuit disconnect".to_owned(),
     }
 }
@@ -313,7 +316,7 @@ mod tests {
             "Channel write request failed"
         );
         assert_eq!(shown(refused(Refusal::WriteAccess)), "Write access denied");
-        assert_eq!(shown(ErrorKind::Misuse { reason: "an empty name".into() }), "an empty name");
+        assert_eq!(shown(ErrorKind::Misuse { reason: "an empty name".into(), advice: "" }), "an empty name");
         assert_eq!(shown(ErrorKind::Disconnected { server }), "Virtual circuit disconnect");
     }
 }

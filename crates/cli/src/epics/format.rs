@@ -267,7 +267,7 @@ pub fn error_text(error: &Error) -> String {
         }
         ErrorKind::WrongReply { reply, .. } => format!("*** CA error {reply}"),
         ErrorKind::NoReply { .. } => "*** no data available (timeout)".to_owned(),
-        ErrorKind::Misuse { reason } => format!("*** CA error {reason}"),
+        ErrorKind::Misuse { reason, .. } => format!("*** CA error {reason}"),
         ErrorKind::System { kind } => format!("*** CA error {kind}"),
         _ => "*** not connected".to_owned(),
     }
@@ -347,7 +347,7 @@ mod tests {
             (refused(of_status), "*** CA error Channel read request failed".to_owned()),
             (ErrorKind::WrongReply { server, reply }, of_reply),
             (ErrorKind::NoReply { server, after: Duration::ZERO }, "*** no data available (timeout)".to_owned()),
-            (ErrorKind::Misuse { reason: "an empty name".into() }, "*** CA error an empty name".to_owned()),
+            (ErrorKind::Misuse { reason: "an empty name".into(), advice: "" }, "*** CA error an empty name".to_owned()),
             (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, "*** CA error out of memory".to_owned()),
             (ErrorKind::Disconnected { server }, "*** not connected".to_owned()),
         ];

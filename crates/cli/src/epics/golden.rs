@@ -296,7 +296,9 @@ impl ToolClient for Golden {
         timeout: Duration,
     ) -> Vec<Result<ChannelFacts, Error>> {
         self.connected = names.to_vec();
-        let missing = |name: &String| Error::new(name.as_str(), ErrorKind::NotFound { after: timeout });
+        let missing = |name: &String| {
+            Error::new(name.as_str(), ErrorKind::NotFound { protocol: fodo_net::Protocol::Ca, after: timeout })
+        };
         names.iter().map(|name| self.facts(name).ok_or_else(|| missing(name))).collect()
     }
 

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use fodo_net::{
-    Channel, ChannelFacts, Context, Error, ErrorKind, Notice, Priority, Protocol, Reading, Request, Value, many,
-};
+use fodo_net::{Channel, ChannelFacts, Context, Error, Notice, Priority, Protocol, Reading, Request, Value, many};
 
 use super::plant::ToolClient;
 use crate::local_time::Clock;
@@ -63,5 +61,5 @@ pub(super) fn channel_access(name: &str) -> String {
 
 /// An error that concerns no PV.
 fn misuse(reason: String) -> Error {
-    Error::new("", ErrorKind::Misuse { reason })
+    Error::misuse("", reason, "")
 }

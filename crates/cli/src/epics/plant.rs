@@ -32,7 +32,7 @@ pub fn connect_all(
         Err(error) => error,
     };
     match (error.kind(), names) {
-        (ErrorKind::Misuse { reason }, _) => writeln!(err, "{reason}")?,
+        (ErrorKind::Misuse { reason, .. }, _) => writeln!(err, "{reason}")?,
         (_, [name]) => writeln!(err, "Channel connect timed out: '{name}' not found.")?,
         _ => writeln!(err, "Channel connect timed out: some PV(s) not found.")?,
     }

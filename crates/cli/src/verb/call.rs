@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     let called = client.context.channel(&arguments.pv).and_then(|channel| deadline.wait(channel.start_call(argument)));
     let result = match called {
         Ok(result) => result,
-        Err(error) => return fail(&arguments.pv, Protocol::Pva, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&arguments.pv, &error, arguments.client.json, outlet),
     };
     if arguments.client.json {
         let mut object = json::Object::of(&arguments.pv);

@@ -6,7 +6,7 @@ use fodo_net::{Error, Operation, Protocol, PvRequest, Reading, Structure};
 
 use super::{Readout, Started, context_with_clus, fail, received, requested, start_all, structure_instead};
 use crate::client::{
-    ClientContext, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of,
+    ClientContext, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of, with_label,
 };
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
         None => read(arguments, &client, &deadline),
     };
     let look = arguments.value.look();
-    print(&|pv| client.protocol(pv), &arguments.pvs, &read, arguments.client.json, &look, outlet)
+    print(&arguments.pvs, &read, arguments.client.json, &look, outlet)
 }
 
 /// The requests of a PV.
@@ -89,7 +89,10 @@ fn read(arguments: &Arguments, client: &ClientContext, deadline: &Deadline) -> V
         match requests {
             ValueRequests::Whole(getting) => Ok(received(deadline.wait(getting)?)),
             ValueRequests::Reading(value, meta) => match deadline.wait(value) {
-                Ok(reading) => Ok(Readout::Reading(Reading { meta: meta_of(deadline.wait(meta)), ..reading })),
+                Ok(reading) => {
+                    let reading = Reading { meta: meta_of(deadline.wait(meta)), ..reading };
+                    Ok(Readout::Reading(with_label(reading, &arguments.value, &channel, deadline)))
+                }
                 Err(error) => structure_instead(&channel, client.protocol(pv), error, deadline),
             },
         }
@@ -114,7 +117,6 @@ fn read_requested(
 }
 
 fn print(
-    protocol_of: &dyn Fn(&str) -> Protocol,
     pvs: &[String],
     read: &[Result<Readout, Error>],
     as_json: bool,
@@ -138,7 +140,7 @@ fn print(
                 writeln!(outlet.out, "{pv}  {}", structure::type_name(structure.kind()))?;
                 outlet.out.write_all(structure::tree(structure, look).as_bytes())?;
             }
-            Err(error) => exit = exit.and(fail(pv, protocol_of(pv), error, as_json, outlet)?),
+            Err(error) => exit = exit.and(fail(pv, error, as_json, outlet)?),
         }
     }
     write_table(&rows, look, outlet.out)?;
@@ -186,14 +188,14 @@ mod tests {
         let pvs = ["x:a".to_owned(), "x:gone".to_owned(), "x:longer".to_owned()];
         let read = [
             Ok(Readout::Reading(reading(1.0, Severity::None, Status::NO_ALARM))),
-            Err(Error::new("x:gone", ErrorKind::NotFound { after: Duration::from_secs(5) })),
+            Err(Error::new("x:gone", ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::from_secs(5) })),
             Ok(Readout::Reading(reading(-20.0, Severity::Major, Status::LOLO))),
         ];
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut outlet = OutputStreams { out: &mut out, err: &mut err };
 
         let look = DisplayOptions::plain(Clock::utc());
-        let exit = print(&|_| Protocol::Ca, &pvs, &read, as_json, &look, &mut outlet).unwrap();
+        let exit = print(&pvs, &read, as_json, &look, &mut outlet).unwrap();
 
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
@@ -229,7 +231,7 @@ mod tests {
         let texts = [false, true].map(|as_json| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let mut outlet = OutputStreams { out: &mut out, err: &mut err };
-            print(&|_| Protocol::Pva, &pvs, &read, as_json, &DisplayOptions::plain(Clock::utc()), &mut outlet).unwrap();
+            print(&pvs, &read, as_json, &DisplayOptions::plain(Clock::utc()), &mut outlet).unwrap();
             String::from_utf8(out).unwrap()
         });
 

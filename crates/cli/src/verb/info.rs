@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
         let (_channel, facts, class, describing) = match known {
             Ok(known) => known,
             Err(error) => {
-                exit = exit.and(fail(pv, protocol, &error, arguments.client.json, outlet)?);
+                exit = exit.and(fail(pv, &error, arguments.client.json, outlet)?);
                 continue;
             }
         };

@@ -198,8 +198,8 @@ JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as sent by the cl
 address it connects from), pv (record and field), old, new (the value before and after; at most 100
 elements of an array), count (of new), left_out: puts missing from the file that no previous line
 has counted, because they arrived faster than they could be written, or because the disk was full.
-A last line without pv counts the remaining ones. A line that is not valid JSON was truncated by a
-full disk; its put is counted as missing. If the file cannot be written, this is reported on stderr
+A last line without pv counts the remaining ones. A line that a full disk or a crash has cut off is
+removed; its put is counted as missing. If the file cannot be written, this is reported on stderr
 and the exit code is 1. FILE may be a device, or a pipe with a reader; processing never waits.";
 
 /// The section of the help on the environment.
@@ -414,9 +414,9 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let configure = move |lookup: &Lookup<'_>| server_config(&of_server, lookup);
     let policy = Policy {
         access_file: None,
-        goes_by_address: arguments.check_client_ip,
+        checks_client_address: arguments.check_client_ip,
         is_read_only,
-        tell_put: put_log.map(PutLog::callback),
+        put_listener: put_log.map(PutLog::callback),
     };
     let log = arguments.log.clone();
     let start = RunConfig {

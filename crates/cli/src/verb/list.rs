@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::ClientConfig;
 use fodo_net::discovery::{self, DiscoveredServer, FoundServers, ServerSearch};
-use fodo_net::{Error, ErrorKind, Protocol, Refusal, Scalar, Structure, Value};
+use fodo_net::{Error, ErrorKind, Refusal, Scalar, Structure, Value};
 use serde_json::{Map, Value as Json};
 
 use crate::client::seconds;
@@ -200,7 +200,7 @@ fn fail(server: SocketAddr, error: &Error, as_json: bool, outlet: &mut OutputStr
             format!("{server}: no program accepts connections; fodo list shows the ports of servers")
         }
         ErrorKind::NoReply { after, .. } => format!("{server}: no reply within {} s", after.as_secs_f64()),
-        _ => explain_named(&server.to_string(), Protocol::Pva, error),
+        _ => explain_named(&server.to_string(), error),
     };
     if as_json {
         let failure = json::failure("", exit, &message);

@@ -69,14 +69,8 @@ fn context_with_clus(
 }
 
 /// Reports the failure of a PV, with the name as the user typed it, on stderr and, with JSON output, on stdout.
-fn fail(
-    pv: &str,
-    protocol: Protocol,
-    error: &Error,
-    with_json: bool,
-    outlet: &mut OutputStreams<'_>,
-) -> io::Result<Exit> {
-    let (exit, message) = (Exit::of(error), explain_named(pv, protocol, error));
+fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut OutputStreams<'_>) -> io::Result<Exit> {
+    let (exit, message) = (Exit::of(error), explain_named(pv, error));
     if with_json {
         outlet.out.write_all(json::line(json::failure(pv, exit, &message)).as_bytes())?;
     }

@@ -15,7 +15,7 @@ use crate::client::{
     ClientContext, ClientFlags, CluFileFlag, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of, seconds,
 };
 use crate::epics::OutputStreams;
-use crate::exit::{Exit, explain, explain_named, explain_refusal};
+use crate::exit::{Exit, explain, explain_named, with_advice};
 use crate::json;
 use crate::limit;
 use crate::mask;
@@ -227,7 +227,7 @@ fn watch_all(
             for (index, _) in known.iter().enumerate().filter(|(_, known)| !known.was_connected) {
                 if let Some(error) = watch.why_inactive(index, arguments.client.timeout) {
                     let Some(pv) = arguments.pvs.get(index) else { continue };
-                    let message = explain_named(pv, client.protocol(pv), &error);
+                    let message = explain_named(pv, &error);
                     writeln!(outlet.err, "fodo: {message} (still watching for it)")?;
                 }
             }
@@ -395,7 +395,7 @@ impl KnownPv {
             MonitorEvent::Closed => plain("closed", "closed"),
             MonitorEvent::Refused(refusal) => {
                 self.is_refused = true;
-                reported("refused", format!("the server {}", explain_refusal(&refusal)))
+                reported("refused", with_advice(format!("the server refused {refusal}"), refusal.advice()))
             }
             MonitorEvent::WrongReply(reply) => {
                 reported("wrong_reply", format!("--- the server sent {reply}, which was dropped"))

@@ -12,7 +12,8 @@ use serde_json::Value as Json;
 use super::put_fields::{self, FieldValues};
 use super::{Readout, context_with_clus, fail, is_flat};
 use crate::client::{
-    ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, kind_name, meta_of,
+    CA_LABELS_MAX, ClientFlags, CluFileFlag, Deadline, META, ProtocolFlag, RequestFlag, ValueFlags, kind_name, meta_of,
+    with_label,
 };
 use crate::epics::OutputStreams;
 use crate::exit::Exit;
@@ -90,7 +91,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     };
     let (old, new, seconds) = match written {
         Ok(written) => written,
-        Err(error) => return fail(&arguments.pv, protocol, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&arguments.pv, &error, arguments.client.json, outlet),
     };
     if arguments.quiet {
         return Ok(Exit::Done);
@@ -123,13 +124,14 @@ fn write(arguments: &Arguments, protocol: Protocol, channel: &Channel) -> Result
     let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Readout> {
         // A PV that may be written but not read is still written.
         let reading = deadline.wait(channel.start_get(arguments.value.request())).ok()?;
-        Some(Readout::Reading(Reading { meta: meta.clone(), ..reading }))
+        let reading = Reading { meta: meta.clone(), ..reading };
+        Some(Readout::Reading(with_label(reading, &arguments.value, channel, &deadline)))
     };
     let connecting = channel.start_connect();
     let getting_meta = channel.start_get(META);
     let facts = deadline.wait(connecting)?;
     let meta = deadline.wait(getting_meta);
-    let misuse = |reason: String| Error::new(arguments.pv.as_str(), ErrorKind::Misuse { reason });
+    let misuse = |reason: String| Error::misuse(arguments.pv.as_str(), reason, "");
     if let (Protocol::Pva, Err(error)) = (protocol, &meta)
         && matches!(error.kind(), ErrorKind::WrongReply { .. } | ErrorKind::Misuse { .. })
     {
@@ -229,7 +231,16 @@ fn value(
         });
     }
     check_length(given.len(), n_max, "elements")?;
-    let kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
+    let mut kind = arguments.value.kind.map_or(facts.kind, crate::client::RequestedType::kind);
+    let is_unknown = |scalar: &Scalar| scalar.to_kind(Kind::Enum, meta).is_err();
+    if kind == Kind::Enum
+        && protocol == Protocol::Ca
+        && meta.is_some_and(|meta| meta.labels.len() == CA_LABELS_MAX)
+        && given.iter().any(is_unknown)
+    {
+        // The server may have more states, whose labels Channel Access does not transmit.
+        kind = Kind::Text;
+    }
     let mut scalars = Vec::with_capacity(given.len());
     for scalar in &given {
         scalars.push(convert(scalar, kind, protocol, meta)?);
@@ -433,6 +444,6 @@ mod tests {
         assert_eq!((points(old), points(new)), (Some(Vec::<f64>::new().into()), Some(vec![1.0, 2.5].into())));
         let written = channel.get_structure(&PvRequest::default()).unwrap();
         assert_eq!((written.get("n"), written.get("points")), (Some(&7.into()), Some(&vec![1.0, 2.5].into())));
-        assert!(matches!(error.kind(), ErrorKind::Misuse { reason } if reason.contains("FIELD=VALUE")), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Misuse { reason, .. } if reason.contains("FIELD=VALUE")), "{error}");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fodo_net::{
-    Array, Channel, Error, ErrorKind, Kind, NodeKind, NodeValue, PvRequest, Scalar, Structure, StructureType,
-    UnionType, UnionValue, Value,
+    Array, Channel, Error, Kind, NodeKind, NodeValue, PvRequest, Scalar, Structure, StructureType, UnionType,
+    UnionValue, Value,
 };
 use serde_json::Value as Json;
 
@@ -33,7 +33,7 @@ pub fn write(
 ) -> Result<PutOutcome, Error> {
     // A PV that may be written but not read is still written.
     let read = || deadline.wait(channel.start_get_structure(PvRequest::default())).ok();
-    let misuse = |reason: String| Error::new(channel.name(), ErrorKind::Misuse { reason });
+    let misuse = |reason: String| Error::misuse(channel.name(), reason, "");
     let old = read();
     let fields = changed_fields(&assigned(kind, values, old.as_ref()).map_err(misuse)?);
     let start = Instant::now();

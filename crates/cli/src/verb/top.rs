@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use fodo_net::{Error, ErrorKind, Kind, Protocol, Request};
+use fodo_net::{Error, Kind, Protocol, Request};
 use serde_json::{Map, Value as Json};
 
 use super::{context, fail};
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
     let pv = format!("{}:STATUS", arguments.prefix);
     let channel = match client.context.channel(&format!("{}://{pv}", Protocol::Ca)) {
         Ok(channel) => channel,
-        Err(error) => return fail(&pv, Protocol::Ca, &error, arguments.client.json, outlet),
+        Err(error) => return fail(&pv, &error, arguments.client.json, outlet),
     };
     let request = Request { kind: Some(Kind::U8), ..Request::default() };
     let clears = !arguments.once && !arguments.client.json && io::stdout().is_terminal();
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
                 outlet.out.flush()?;
                 Exit::Done
             }
-            Err(error) => fail(&pv, Protocol::Ca, &error, arguments.client.json, outlet)?,
+            Err(error) => fail(&pv, &error, arguments.client.json, outlet)?,
         };
         // A lost server may return; a server that was never found is not waited for.
         let ends = arguments.once || matches!(exit, Exit::NotFound | Exit::BadValue | Exit::Refused);
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, outlet: &mut OutputStreams<'_>) -> io::Result<
 fn parsed(pv: &str, text: &str) -> Result<Map<String, Json>, Error> {
     serde_json::from_str(text).map_err(|error| {
         let reason = format!("is not a server status: {error}");
-        Error::new(pv, ErrorKind::Misuse { reason })
+        Error::misuse(pv, reason, "pass the prefix that the server has as --status-prefix")
     })
 }
 

@@ -6,12 +6,12 @@ use fodo_ca::eca::Eca;
 use fodo_net::client::diagnosis::{
     AwaitedReply, ClaimResult, ClaimingServer, DiagnosedValue, Diagnosis, SearchMethod, SearchResult,
 };
-use fodo_net::{ChannelFacts, ClientConfig, Protocol, Refusal, Severity};
+use fodo_net::{ChannelFacts, ClientConfig, Error, ErrorKind, Protocol, Refusal, Severity};
 use serde_json::{Value as Json, json};
 
 use crate::client::{ClientFlags, ProtocolFlag, kind_name};
 use crate::epics::OutputStreams;
-use crate::exit::{Exit, causes_of_loss, explain_refusal, protocol_name};
+use crate::exit::{Exit, protocol_name};
 use crate::json;
 use crate::show::DisplayOptions;
 use crate::structure;
@@ -186,8 +186,8 @@ fn judge_server(protocol: Protocol, claimed: &ClaimingServer) -> Conclusion {
         ),
         ClaimResult::Silent { after, awaited } => judge_silence(claimed, after.as_secs_f64(), *awaited),
         ClaimResult::Lost { reason } => {
-            let advice = causes_of_loss(protocol);
-            verdict(Exit::NoReply, format!("the connection to {server} was lost: {reason}"), advice)
+            let advice = Error::new("", ErrorKind::ConnectionClosed { server }).advice();
+            verdict(Exit::NoReply, format!("the connection to {server} was lost: {reason}"), advice.unwrap_or_default())
         }
         ClaimResult::Invalid { reason } => verdict(
             Exit::NoReply,
@@ -248,7 +248,7 @@ fn judge_value(facts: &ChannelFacts, value: Option<&Result<DiagnosedValue, Refus
         ),
         Some(Err(refusal)) => verdict(
             Exit::Refused,
-            format!("{server} {}", explain_refusal(refusal)),
+            format!("{server} refused {refusal}"),
             match refusal {
                 Refusal::ReadAccess | Refusal::Status { status: Eca::NORDACCESS, .. } => {
                     "the IOC's access security decides by user and host; this client sends both as known to the system"

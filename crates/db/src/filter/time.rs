@@ -21,9 +21,6 @@ pub(super) fn value(form: TimeFormat, is_unix: bool, time: TimeStamp, site: &dyn
 
 /// Formats local time with microseconds.
 fn text(form: TimeFormat, time: TimeStamp, site: &dyn Site) -> String {
-    if time == TimeStamp::NEVER {
-        return "<undefined>".to_owned();
-    }
     let format = if form == TimeFormat::IsoText { "%Y-%m-%dT%H:%M:%S.%06f%z" } else { "%Y-%m-%d %H:%M:%S.%06f" };
     strftime(format, time, &site.zone(time))
 }

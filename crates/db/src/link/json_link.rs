@@ -106,7 +106,15 @@ pub(crate) fn constant(json: &Json) -> Option<Constant> {
     }
 }
 
-fn scalar(json: &Json) -> Option<Scalar> {
+/// The elements of a list of numbers and texts.
+pub(crate) fn scalars(json: &Json) -> Option<Vec<Scalar>> {
+    let Json::List(elements) = json else { return None };
+    // Unlike `{const:[true]}`, this list has no booleans, as in Base.
+    elements.iter().map(|element| scalar(element).filter(|_| !matches!(element, Json::Bool(_)))).collect()
+}
+
+/// A number or a text.
+pub(crate) fn scalar(json: &Json) -> Option<Scalar> {
     match json {
         Json::Whole(number) => Some(Scalar::I64(*number)),
         Json::Bool(is_set) => Some(Scalar::I64(i64::from(*is_set))),
@@ -163,16 +171,14 @@ fn program(name: &str, text: &str) -> Result<CompiledExpression, String> {
 }
 
 fn arg(json: &Json) -> Result<Arg, String> {
-    let number = |scalar: &Scalar| scalar.to_f64().ok().map(Arg::Number);
     match json {
-        Json::Whole(_) | Json::Real(_) => scalar(json).as_ref().and_then(number).ok_or_else(String::new),
+        Json::Whole(number) => Ok(Arg::Number(*number as f64)),
+        Json::Real(number) => Ok(Arg::Number(*number)),
         Json::Map(_) => match parse(json, false)? {
             JsonLinkOrConstant::Link(link) => Ok(Arg::Link(link)),
-            JsonLinkOrConstant::Constant(Constant::One(scalar)) => {
-                number(&scalar).ok_or_else(|| "args must be numbers".into())
-            }
-            JsonLinkOrConstant::Constant(Constant::Many(scalars)) => {
-                scalars.first().and_then(number).ok_or_else(|| "args must be numbers".into())
+            JsonLinkOrConstant::Constant(constant) => {
+                let number = constant.first(Kind::F64).and_then(|scalar| scalar.to_f64().ok());
+                number.map(Arg::Number).ok_or_else(|| "args must be numbers".into())
             }
         },
         _ => Err("args must be numbers or JSON links".into()),

@@ -7,7 +7,7 @@ pub(crate) mod pva_link;
 
 use std::sync::Arc;
 
-use fodo_data::{Scalar, Text};
+use fodo_data::{Kind, Scalar, Text, format_f64, number_at_start};
 
 use crate::external_pv::PvaLink;
 use crate::filter::FilterChain;
@@ -29,7 +29,7 @@ pub(crate) struct Link(Option<Box<LinkBody>>);
 struct LinkBody {
     text: Text,
     target: Target,
-    /// The constants of a constant link: one number, or an array.
+    /// The value of a constant link.
     constant: Option<Constant>,
     modifiers: Modifiers,
     /// The record and field name in the link; empty for other links.
@@ -60,9 +60,62 @@ pub(crate) enum LinkExtra {
 /// The value of a constant link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Constant {
+    /// A number, as the file writes it: a field parses it as if it were put to the field.
+    Number(Text),
+    /// `{const:1}` or `{const:"a"}`
     One(Scalar),
-    /// `[1,2,3]` or `["a","b"]`
+    /// `{const:[1,2,3]}` or `{const:["a","b"]}`
     Many(Vec<Scalar>),
+    /// `[1,2,3]` or `["a","b"]`: as in Base, its texts are not parsed as numbers.
+    List(Vec<Scalar>),
+}
+
+impl Constant {
+    /// The value for a field with a single element of a kind.
+    pub(crate) fn first(&self, kind: Kind) -> Option<Scalar> {
+        let number;
+        let scalar = match self {
+            Constant::Number(text) => {
+                number = Scalar::Text(text.clone());
+                &number
+            }
+            Constant::One(scalar) => scalar,
+            Constant::Many(scalars) => scalars.first()?,
+            Constant::List(scalars) => {
+                scalars.first().filter(|scalar| kind == Kind::Text || scalar.kind() != Kind::Text)?
+            }
+        };
+        match kind {
+            Kind::Text => Some(Scalar::Text(text_of_constant(scalar))),
+            kind => scalar.to_kind(kind, None).ok(),
+        }
+    }
+
+    /// The elements for an array of a kind; `None`: the constant has no elements of this kind. As in Base, a number is
+    /// read as JSON here, which has no octal numbers.
+    pub(crate) fn elements(&self, kind: Kind) -> Option<Vec<Scalar>> {
+        match self {
+            Constant::Number(text) => {
+                let json = json::read(&text.to_str()).ok()?;
+                json_link::scalar(&json).map(|scalar| vec![scalar])
+            }
+            Constant::One(scalar) => Some(vec![scalar.clone()]),
+            Constant::Many(scalars) => Some(scalars.clone()).filter(|scalars| !scalars.is_empty()),
+            Constant::List(scalars) => {
+                let has_texts = scalars.iter().any(|scalar| scalar.kind() == Kind::Text);
+                (kind == Kind::Text || !has_texts).then(|| scalars.clone())
+            }
+        }
+    }
+}
+
+/// A number or a text of a constant as a text: real numbers have six decimals, as in Base.
+pub(crate) fn text_of_constant(scalar: &Scalar) -> Text {
+    const DECIMALS: i16 = 6;
+    match scalar {
+        Scalar::F64(number) => format_f64(*number, DECIMALS).into(),
+        scalar => scalar.to_text(None),
+    }
 }
 
 /// The target of a link. Small, so that it can be copied out of the record.
@@ -346,8 +399,8 @@ pub(crate) fn parse(text: &str, link_kind: LinkKind) -> ParsedLink {
     if text.starts_with(['{', '[']) {
         return parse_json(text, link_kind).unwrap_or_else(ParsedLink::Invalid);
     }
-    if let Some(number) = number(text) {
-        return ParsedLink::Constant(Constant::One(number));
+    if is_number(text) {
+        return ParsedLink::Constant(Constant::Number(text.into()));
     }
     let (name, words) = text.split_once(' ').unwrap_or((text, ""));
     ParsedLink::Name { name: name.to_owned(), modifiers: modifiers(words, link_kind) }
@@ -396,16 +449,8 @@ fn modifiers(words: &str, link_kind: LinkKind) -> Modifiers {
     }
 }
 
-fn number(text: &str) -> Option<Scalar> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if let Some(digits) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
-        let size = i64::from_str_radix(digits, 16).ok()?;
-        return Some(Scalar::I64(if text.starts_with('-') { -size } else { size }));
-    }
-    if let Ok(whole) = text.parse::<i64>() {
-        return Some(Scalar::I64(whole));
-    }
-    text.parse::<f64>().ok().map(Scalar::F64)
+fn is_number(text: &str) -> bool {
+    number_at_start(text).is_ok_and(|(_, n_bytes)| n_bytes == text.len())
 }
 
 /// A list of constants, or a JSON link.
@@ -421,8 +466,8 @@ fn parse_json(text: &str, link_kind: LinkKind) -> Result<ParsedLink, LinkFault> 
         return Err("a forward link needs the name of a record, or {pva:\"name\"}".into());
     }
     if text.starts_with('[') {
-        let constant = json_link::constant(&json).ok_or("a constant list must contain only numbers or only texts")?;
-        return Ok(ParsedLink::Constant(constant));
+        let list = json_link::scalars(&json).ok_or("a constant list must contain numbers or texts")?;
+        return Ok(ParsedLink::Constant(Constant::List(list)));
     }
     Ok(match json_link::parse(&json, link_kind == LinkKind::Out)? {
         JsonLinkOrConstant::Constant(constant) => ParsedLink::Constant(constant),
@@ -459,14 +504,20 @@ mod tests {
 
     #[test]
     fn numbers_strings_and_lists_are_parsed_as_constants() {
-        assert_eq!(parse("1.5", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::F64(1.5))));
-        assert_eq!(parse(" 0x10 ", LinkKind::In), ParsedLink::Constant(Constant::One(Scalar::I64(16))));
+        for number in ["1.5", "0x10", "010", "5.", ".5", "-1e3", "nan", "inf"] {
+            let parsed = parse(&format!(" {number} "), LinkKind::In);
+            assert_eq!(parsed, ParsedLink::Constant(Constant::Number(number.into())));
+        }
+        for name in ["5x", "1e", "0x", "1_000"] {
+            assert!(matches!(parse(name, LinkKind::In), ParsedLink::Name { .. }), "{name}");
+        }
         assert_eq!(
             parse("[1, 2]", LinkKind::In),
-            ParsedLink::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)]))
+            ParsedLink::Constant(Constant::List(vec![Scalar::I64(1), Scalar::I64(2)]))
         );
-        assert_eq!(parse("[1, 2.5]", LinkKind::In), parse("{const:[1.0,2.5]}", LinkKind::In));
-        assert!(matches!(parse("[\"a\", 1]", LinkKind::In), ParsedLink::Invalid(_)));
+        assert_eq!(parse("{const:[1, 2.5]}", LinkKind::In), parse("{const:[1.0,2.5]}", LinkKind::In));
+        assert!(matches!(parse("[true]", LinkKind::In), ParsedLink::Invalid(_)));
+        assert!(matches!(parse("{const:[\"a\", 1]}", LinkKind::In), ParsedLink::Invalid(_)));
         assert_eq!(parse("  ", LinkKind::In), ParsedLink::Empty);
     }
 

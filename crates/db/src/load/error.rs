@@ -39,6 +39,9 @@ impl fmt::Display for LoadError {
     }
 }
 
+/// The warning about a file without statements.
+pub(crate) const LOADS_NOTHING: &str = "the file is empty, so nothing is loaded";
+
 impl LoadError {
     /// An error that belongs to a file, but not to a line.
     pub fn of_file(file: &str, message: String) -> LoadError {

@@ -146,7 +146,7 @@ impl Loader {
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = Macros::defined(file, macros, &mut errors);
-        let (instances, wrong) = instances(file, &macros, open);
+        let (instances, wrong, warnings) = substitutions::instances_with_warnings(file, &macros, open);
         wrong.into_iter().for_each(|error| errors.add_omission(error));
         // Hundreds of instances share a few files, so each file is read once.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
@@ -155,6 +155,7 @@ impl Loader {
             None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
         };
         let mut load = FileLoad::new(self);
+        load.changes.warnings = warnings;
         for instance in &instances {
             let mut found = Errors::default();
             load.instance = Some(instance.place.clone());
@@ -164,13 +165,12 @@ impl Loader {
             for error in placed.chain(load.changes.warnings.iter_mut().skip(n_remarks)).chain(&mut found.list) {
                 error.from.push(instance.place.clone());
             }
-            let is_new = |error: &LoadError| {
+            found.list.retain(|error| {
                 let same = |other: &LoadError| {
                     (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
                 };
                 !errors.list.iter().any(same)
-            };
-            found.list.retain(is_new);
+            });
             errors.extend(found);
         }
         let changes = load.changes;

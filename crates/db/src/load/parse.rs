@@ -5,7 +5,7 @@ use fodo_data::Text;
 use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
-use crate::load::error::{Errors, suggestion, too_many_includes};
+use crate::load::error::{Errors, LOADS_NOTHING, suggestion, too_many_includes};
 use crate::load::groups::GROUP_INFO;
 use crate::load::lexer::{DbToken, Lexer, SourcePlace, unescaped};
 use crate::load::warnings::has_warnings;
@@ -52,11 +52,19 @@ fn read(load: &mut FileLoad, name: &str, bytes: &[u8], files: &mut OpenFiles, er
     files.within.push(name.to_owned());
     files.n_read += 1;
     let mut parser = DbParser { lexer: Lexer::new(name, &source, macros), load, files, name, errors };
+    let mut is_empty = true;
     while !parser.files.is_cut {
         match parser.statement() {
-            Ok(true) => {}
+            Ok(true) => is_empty = false,
+            Ok(false) if is_empty && parser.load.keeps_places() => {
+                parser.load.warning(LoadError::of_file(name, LOADS_NOTHING.into()));
+                break;
+            }
             Ok(false) => break,
-            Err(error) => parser.syntax_error(error),
+            Err(error) => {
+                is_empty = false;
+                parser.syntax_error(error);
+            }
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
@@ -92,6 +100,16 @@ pub(super) struct DbParser<'a, 's, 'l, 'f, 'b> {
     files: &'a mut OpenFiles<'f, 'b>,
     name: &'a str,
     pub(super) errors: &'a mut Errors,
+}
+
+/// What the body of a record applies to.
+#[derive(Clone, Copy)]
+enum BodyTarget {
+    Record(u32),
+    /// Nothing, because the record is not loaded. Groups that it belongs to lack a member.
+    Omitted,
+    /// Nothing, because the record is deleted, or exists and must not be defined again.
+    Ignored,
 }
 
 impl DbParser<'_, '_, '_, '_, '_> {
@@ -193,30 +211,43 @@ impl DbParser<'_, '_, '_, '_, '_> {
         if kind_name == "#" {
             return self.delete(&name, name_place);
         }
-        let checks_duplicates = self.load.records_once_only() || self.load.keeps_places();
-        if checks_duplicates && kind_name != "*" && self.load.find(&name).is_some() {
-            self.report_duplicate(&name, name_place);
-        }
         let is_new = self.load.find(&name).is_none();
+        let is_duplicate = !is_new && kind_name != "*";
         let record = match self.load.target(&kind_name, &name) {
+            Ok(_) if is_duplicate && self.load.records_once_only() => {
+                let message = format!("record \"{name}\" already exists, and dbRecordsOnceOnly is set");
+                self.omit_record(self.lexer.error(name_place, message));
+                BodyTarget::Ignored
+            }
             Ok(record) => {
                 if is_new && has_table(&kind_name) && !self.load.simulates() {
                     let message = record_type(&kind_name).err().unwrap_or_default();
                     self.omit_statement(self.lexer.error(kind_place, message));
                 }
-                Some(record)
+                if is_duplicate && self.load.keeps_places() {
+                    let message = format!(
+                        "record \"{name}\" already exists; write record(\"*\", \"{name}\") to add fields to it"
+                    );
+                    self.load.warning(self.lexer.error(name_place, message));
+                }
+                BodyTarget::Record(record)
             }
             Err(_) if kind_name == "*" && self.load.is_omitted(&name) => {
                 self.errors.omitted.n_others += 1;
-                None
+                BodyTarget::Omitted
             }
             Err((is_name, message)) => {
                 let place = if is_name { name_place } else { kind_place };
                 self.load.omit(&name);
                 self.omit_record(self.lexer.error(place, message));
-                None
+                BodyTarget::Omitted
             }
         };
+        self.body(&name, record)
+    }
+
+    /// Parses the body of a record, if it has one.
+    fn body(&mut self, name: &str, record: BodyTarget) -> Result<(), LoadError> {
         if self.lexer.peek_mark() != Some('{') {
             return Ok(());
         }
@@ -243,40 +274,23 @@ impl DbParser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Executes `record("#", name)`. An unknown name is an error, as in Base. Only an empty body may follow.
+    /// Executes `record("#", name)`. An unknown name is an error, as in Base; a body is ignored.
     fn delete(&mut self, name: &str, place: SourcePlace) -> Result<(), LoadError> {
         if !self.load.delete(name) {
             let message = format!("there is no record \"{name}\" to delete{}", self.load.name_like(name));
             self.omit_statement(self.lexer.error(place, message));
         }
-        if self.lexer.peek_mark() == Some('{') {
-            self.mark('{')?;
-            self.mark('}')?;
-        }
-        Ok(())
-    }
-
-    /// Reports a record whose name exists already.
-    fn report_duplicate(&mut self, name: &str, place: SourcePlace) {
-        if self.load.records_once_only() {
-            let message = format!("record \"{name}\" already exists, and dbRecordsOnceOnly is set");
-            self.omit_statement(self.lexer.error(place, message));
-        } else {
-            let message =
-                format!("record \"{name}\" already exists; write record(\"*\", \"{name}\") to add fields to it");
-            let warning = self.lexer.error(place, message);
-            self.load.warning(warning);
-        }
+        self.body(name, BodyTarget::Ignored)
     }
 
     /// Parses a field. `seen`: the fields that this record body has already set.
-    fn field(&mut self, record: Option<u32>, seen: &mut Vec<u16>) -> Result<(), LoadError> {
+    fn field(&mut self, record: BodyTarget, seen: &mut Vec<u16>) -> Result<(), LoadError> {
         self.mark('(')?;
         let (field, field_place) = self.text("a field name")?;
         self.mark(',')?;
         let (value, value_place) = self.value()?;
         self.mark(')')?;
-        let Some(record) = record else { return Ok(()) };
+        let BodyTarget::Record(record) = record else { return Ok(()) };
         if self.lexer.is_flawed_at(value_place) && has_macro(&value) {
             self.errors.omitted.n_fields += 1;
             return Ok(());
@@ -315,7 +329,7 @@ impl DbParser<'_, '_, '_, '_, '_> {
         }
     }
 
-    fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {
+    fn info(&mut self, record: BodyTarget) -> Result<(), LoadError> {
         self.mark('(')?;
         let (name, _) = self.text("the name of an info item")?;
         self.mark(',')?;
@@ -325,23 +339,24 @@ impl DbParser<'_, '_, '_, '_, '_> {
         if name == GROUP_INFO {
             self.groups(record, &value.to_str(), place, is_json);
         }
-        if let Some(record) = record {
+        if let BodyTarget::Record(record) = record {
             self.check_autosave_fields(record, &name, &value.to_str(), place);
             self.load.info(record, &name, value);
         }
         Ok(())
     }
 
-    /// Adds the groups that an info item defines. `record`: `None` if it is not loaded.
-    fn groups(&mut self, record: Option<u32>, text: &str, place: SourcePlace, is_json: bool) {
+    /// Adds the groups that an info item defines.
+    fn groups(&mut self, record: BodyTarget, text: &str, place: SourcePlace, is_json: bool) {
         let lexer = &self.lexer;
         let at = |offset| lexer.error(if is_json { lexer.place_in_json(offset) } else { place }, "");
         let errors = match record {
-            Some(record) => self.load.groups(record, text, &at),
-            None => {
+            BodyTarget::Record(record) => self.load.groups(record, text, &at),
+            BodyTarget::Omitted => {
                 self.load.omit_groups(text, &at);
                 Vec::new()
             }
+            BodyTarget::Ignored => Vec::new(),
         };
         errors.into_iter().for_each(|error| self.omit_statement(error));
     }
@@ -364,11 +379,11 @@ impl DbParser<'_, '_, '_, '_, '_> {
         }
     }
 
-    fn inner_alias(&mut self, record: Option<u32>) -> Result<(), LoadError> {
+    fn inner_alias(&mut self, record: BodyTarget) -> Result<(), LoadError> {
         self.mark('(')?;
         let (alias, place) = self.text("an alias")?;
         self.mark(')')?;
-        if let Some(record) = record {
+        if let BodyTarget::Record(record) = record {
             self.add_alias(record, &alias, place);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `.substitutions` files: templates and the macros to load them with, like in `msi` and `dbLoadTemplate`.
 
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, INSTANCES_MAX, LOAD_ERRORS_MAX};
-use crate::load::error::{shown_line, suggestion, too_many_includes};
+use crate::load::error::{LOADS_NOTHING, shown_line, suggestion, too_many_includes};
 use crate::load::{LoadError, Macros, OpenFile};
 
 /// One instance of a template.
@@ -20,6 +20,16 @@ pub struct Instance {
 /// `macros` are defined before the file is read, for file names and values. `open` reads the file and its includes.
 /// Invalid rows are left out and reported as errors.
 pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Instance>, Vec<LoadError>) {
+    let (found, errors, _) = instances_with_warnings(file, macros, open);
+    (found, errors)
+}
+
+/// The same, and warnings about what loads nothing.
+pub(crate) fn instances_with_warnings(
+    file: &str,
+    macros: &Macros,
+    open: &mut OpenFile,
+) -> (Vec<Instance>, Vec<LoadError>, Vec<LoadError>) {
     let mut reading = SubstitutionsParser {
         open,
         within: Vec::new(),
@@ -27,9 +37,10 @@ pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Insta
         global: macros.clone(),
         found: Vec::new(),
         errors: Vec::new(),
+        warnings: Vec::new(),
     };
     reading.file(file, None);
-    (reading.found, reading.errors)
+    (reading.found, reading.errors, reading.warnings)
 }
 
 struct SubstitutionsParser<'a, 'b> {
@@ -40,6 +51,7 @@ struct SubstitutionsParser<'a, 'b> {
     global: Macros,
     found: Vec<Instance>,
     errors: Vec<LoadError>,
+    warnings: Vec<LoadError>,
 }
 
 /// A token of the file.
@@ -254,6 +266,9 @@ impl SubstitutionsParser<'_, '_> {
         let source = text.strip_prefix('\u{feff}').unwrap_or(&text);
         self.within.push(file.to_owned());
         let mut words = SubstitutionsLexer { file, source, offset: 0 };
+        if words.peek() == Ok(SubstitutionsToken::End) {
+            self.warnings.push(LoadError::of_file(file, LOADS_NOTHING.into()));
+        }
         while self.errors.len() < LOAD_ERRORS_MAX {
             match self.statement(&mut words) {
                 Ok(true) => {}
@@ -300,6 +315,7 @@ impl SubstitutionsParser<'_, '_> {
         let (file, place) = words.text("the name of a template")?;
         let file = self.global.expand_line(&file).map_err(|error| words.error(place, error.message))?;
         words.mark('{')?;
+        let n_before = self.found.len();
         let mut pattern: Option<Vec<String>> = None;
         loop {
             let start = {
@@ -309,6 +325,10 @@ impl SubstitutionsParser<'_, '_> {
             match words.peek()? {
                 SubstitutionsToken::Mark('}') => {
                     words.mark('}')?;
+                    if self.found.len() == n_before {
+                        self.warnings
+                            .push(words.error(place, format!("\"{file}\" has no row here, so it is not loaded")));
+                    }
                     return Ok(());
                 }
                 SubstitutionsToken::Mark(',') => drop(words.mark(',')?),

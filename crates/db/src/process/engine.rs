@@ -154,6 +154,20 @@ impl<'a> EngineCall<'a> {
         self.run(record, ProcessCause::Called);
     }
 
+    /// Processes a record because a value that it reads has changed. An active record is processed once more when it is
+    /// done, and this does not count as an attempt to process it (LCNT), as in Base 7.0.10.
+    pub(crate) fn process_for_change(&mut self, record: u32) {
+        let is_active = self.with(record, |body, _| {
+            let common = body.common();
+            let is_active = common.is_active != 0;
+            common.reprocess |= u8::from(is_active);
+            is_active
+        });
+        if is_active == Some(false) {
+            self.process(record);
+        }
+    }
+
     /// Completes a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
         // The waiters of this record also wait for the records that it processes now.
@@ -436,7 +450,7 @@ impl<'a> EngineCall<'a> {
                     }
                 });
                 if is_triggered == Some(true) {
-                    self.process(record);
+                    self.process_for_change(record);
                 }
             }
             Deferred::Put { record, field, value, waiter } => {

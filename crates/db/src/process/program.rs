@@ -155,12 +155,9 @@ impl EngineCall<'_> {
         let inputs = &mut self.engine.program.inputs;
         let value = value.or_else(|| inputs.get(&record).and_then(|newest| newest.value.clone()));
         inputs.insert(record, NewestInput { value, mark });
-        let is_triggered = self.core.with(record, |body| {
-            let common = body.common();
-            common.scan == IO_INTERRUPT && common.is_active == 0
-        });
+        let is_triggered = self.core.with(record, |body| body.common().scan == IO_INTERRUPT);
         if self.engine.is_started && is_triggered == Some(true) {
-            self.process(record);
+            self.process_for_change(record);
         }
     }
 

@@ -83,7 +83,7 @@ impl Record for ASub {
             let (kind, capacity) = (kind_of(self.arg_types[index]), capacity_of(self.arg_capacities[index]));
             self.arg_capacities[index] = capacity;
             let constants = constants(&self.inputs[index], kind, capacity).unwrap_or_default();
-            self.args[index] = constants.unwrap_or_else(|| zeros(kind, capacity));
+            self.args[index] = constants.filter(|array| !array.is_empty()).unwrap_or_else(|| zeros(kind, capacity));
             self.arg_lengths[index] = self.args[index].len() as u32;
 
             let (kind, capacity) = (kind_of(self.value_types[index]), capacity_of(self.value_capacities[index]));

@@ -34,7 +34,7 @@ array_record!(Aai);
 impl Record for Aai {
     fn init(&mut self) {
         simulation::init(self);
-        array::init(self, |aai| &aai.input);
+        array::init(self, |aai| Some(&aai.input));
         if self.capacity == 1 && self.value.is_empty() {
             // A single element is 0 from the start.
             self.value = zeros(self.array_meta().kind, 1);

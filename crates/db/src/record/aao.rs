@@ -1,7 +1,7 @@
 //! aao: an output array. It differs from waveform in EPICS Base in its direction, and in that device support may own
 //! its memory.
 
-use fodo_data::{Array, Limits, Meta, Value};
+use fodo_data::{Limits, Meta, Value};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -9,7 +9,7 @@ use crate::link::Target;
 use crate::menu::{self, CLOSED_LOOP};
 use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
-use crate::record::array::{self, ArrayRecord, array_record, capacity_of};
+use crate::record::array::{self, ArrayRecord, array_record};
 use crate::record::output::{self, OutputRecord, output_fields};
 use crate::record::simulation::{self, simulated};
 use crate::record::{Record, record_type};
@@ -40,8 +40,7 @@ array_record!(Aao);
 impl Record for Aao {
     fn init(&mut self) {
         simulation::init(self);
-        self.capacity = capacity_of(self.capacity);
-        self.value = Array::empty(self.array_meta().kind);
+        array::init(self, |aao| (aao.output_mode == CLOSED_LOOP).then_some(&aao.desired_output));
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {

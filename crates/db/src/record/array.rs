@@ -6,7 +6,7 @@ use fodo_data::{Array, ConvertError, EventMask, Kind, Limits, Meta, STRING_BYTES
 
 use crate::field::FieldInfo;
 use crate::limit::ELEMENTS_MAX;
-use crate::link::{Constant, Link};
+use crate::link::{Constant, Link, text_of_constant};
 use crate::process::post::RecordPosts;
 use crate::process::put::fitting;
 use crate::process::step::{LinkError, ProcessOutcome, Step};
@@ -40,39 +40,32 @@ pub(crate) fn capacity_of(n_elements: u32) -> u32 {
     n_elements.clamp(1, ELEMENTS_MAX)
 }
 
-/// The elements of a constant link. `None`: the link is not a constant, or has no elements.
+/// The elements of a constant link. `None`: the link is not a constant, or has no elements of this kind.
 pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Result<Option<Array>, ConvertError> {
-    let scalars = match link.constant() {
-        Some(Constant::One(Scalar::Text(text))) if kind == Kind::I8 => {
-            // The characters of the text and a NUL, also if the text is truncated, as in Base.
-            let n_characters = capacity.saturating_sub(1) as usize;
-            let characters = text.as_bytes().iter().take(n_characters).map(|byte| byte.cast_signed());
-            return Ok(Some(Array::I8(Arc::new(characters.chain([0]).collect()))));
-        }
-        Some(Constant::Many(scalars)) => scalars.clone(),
-        Some(Constant::One(scalar)) => vec![scalar.clone()],
-        None => return Ok(None),
-    };
-    if scalars.is_empty() {
-        return Ok(None);
+    let Some(constant) = link.constant() else { return Ok(None) };
+    if let (Constant::One(Scalar::Text(text)), Kind::I8) = (constant, kind) {
+        // The characters of the text and a NUL, also if the text is truncated, as in Base.
+        let n_characters = capacity.saturating_sub(1) as usize;
+        let characters = text.as_bytes().iter().take(n_characters).map(|byte| byte.cast_signed());
+        return Ok(Some(Array::I8(Arc::new(characters.chain([0]).collect()))));
     }
+    let Some(scalars) = constant.elements(kind) else { return Ok(None) };
     Ok(Some(collect(&scalars, kind)?.truncated(capacity as usize)))
 }
 
 /// Converts the elements of a link to one kind.
 fn collect(scalars: &[Scalar], kind: Kind) -> Result<Array, ConvertError> {
     if kind == Kind::Text {
-        return Ok(Array::Text(Arc::new(scalars.iter().map(|scalar| scalar.to_text(None)).collect())));
+        return Ok(Array::Text(Arc::new(scalars.iter().map(text_of_constant).collect())));
     }
-    if matches!(kind, Kind::I64 | Kind::U64) {
-        // A double does not have all digits of these.
-        let whole = |scalar: &Scalar| if let Scalar::I64(number) = scalar { Some(*number) } else { None };
-        if let Some(numbers) = scalars.iter().map(whole).collect::<Option<Vec<i64>>>() {
-            return Array::I64(Arc::new(numbers)).to_kind(kind, None);
-        }
+    if matches!(kind, Kind::F32 | Kind::F64) {
+        let numbers: Result<Vec<f64>, _> = scalars.iter().map(Scalar::to_f64).collect();
+        return Array::F64(Arc::new(numbers?)).to_kind(kind, None);
     }
-    let numbers: Result<Vec<f64>, _> = scalars.iter().map(Scalar::to_f64).collect();
-    Array::F64(Arc::new(numbers?)).to_kind(kind, None)
+    // Each element is converted by itself: a double does not have all digits of an integer.
+    let whole = |scalar: &Scalar| Ok(scalar.to_kind(kind, None)?.as_integer().unwrap_or_default() as i64);
+    let numbers: Result<Vec<i64>, ConvertError> = scalars.iter().map(whole).collect();
+    Array::I64(Arc::new(numbers?)).to_kind(kind, None)
 }
 
 /// An array of zeros or of empty texts.
@@ -163,13 +156,13 @@ macro_rules! array_record {
 
 pub(crate) use array_record;
 
-/// Sets NELM to its limits and the array to the constants of a link; without constants it is empty.
-pub(crate) fn init<R: ArrayRecord>(record: &mut R, link: impl Fn(&R) -> &Link) {
+/// Sets NELM to its limits and the array to the constants of the link, if there is one; without constants it is empty.
+pub(crate) fn init<R: ArrayRecord>(record: &mut R, link: impl Fn(&R) -> Option<&Link>) {
     let kind = record.array_meta().kind;
     *record.posting().capacity = capacity_of(*record.posting().capacity);
     let capacity = *record.posting().capacity;
     // A constant that cannot be converted is ignored, as in Base.
-    let constants = constants(link(record), kind, capacity).unwrap_or_default();
+    let constants = link(record).and_then(|link| constants(link, kind, capacity).unwrap_or_default());
     if constants.is_some() {
         record.common().undefined = 0;
     }
@@ -326,7 +319,7 @@ mod tests {
             hash(&Value::from(elements).into_array())
         }
 
-        // Source: epicsMemHash of EPICS Base 7.0 with seed 0, compiled for a little-endian machine.
+        // Source: epicsMemHash of EPICS Base 7.0 with seed 0, compiled for a little-endian host.
         assert_eq!((of(Vec::<u8>::new()), of(vec![7_u8]), of(vec![1_u8, 2, 200])), (0, 4_294_967_288, 3_774_355_660));
         if cfg!(target_endian = "little") {
             assert_eq!((of(vec![1_i16, -2, 300]), of(vec![1.5, -2.0])), (3_456_824_873, 1_747_840_780));

@@ -97,7 +97,11 @@ impl Record for Compress {
         if field == VAL {
             // Values put to VAL count as new samples.
             let samples = Value::Array(self.value.clone());
+            let n_used = self.n_used;
             self.add(numbers(&samples));
+            if self.n_used != n_used {
+                posts.post(self, NUSE, CHANGED);
+            }
             return Ok(());
         }
         self.restart();

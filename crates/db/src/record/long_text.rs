@@ -117,12 +117,18 @@ pub(crate) fn length(text: &Text) -> u32 {
     text.len() as u32 + 1
 }
 
-/// The text of a constant link. A plain number gives an empty text, as in Base.
+/// The text of a constant link; numbers in JSON give none. As in Base, a plain number gives an empty text if it is one in
+/// JSON as well, and so does an empty list.
 pub(crate) fn constant(link: &Link) -> Option<Text> {
+    let text = |scalar: &Scalar| if let Scalar::Text(text) = scalar { Some(text.clone()) } else { None };
     match link.constant()? {
-        Constant::One(Scalar::Text(text)) => Some(text.clone()),
-        Constant::One(_) => Some(Text::EMPTY),
-        Constant::Many(scalars) => scalars.first().map(|scalar| scalar.to_text(None)),
+        number @ Constant::Number(_) => number.elements(Kind::Text).map(|_| Text::EMPTY),
+        Constant::One(scalar) => text(scalar),
+        Constant::Many(scalars) => scalars.first().and_then(text),
+        Constant::List(scalars) if scalars.iter().all(|scalar| text(scalar).is_some()) => {
+            Some(scalars.first().and_then(text).unwrap_or(Text::EMPTY))
+        }
+        Constant::List(_) => None,
     }
 }
 

@@ -48,7 +48,8 @@ impl Record for MbbiDirect {
         let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         if is_raw {
             set_constant(&mut self.raw_value, &self.input);
-        } else if set_constant(&mut self.value, &self.input) {
+        } else if let Some(value) = simulation::constant::<u32>(&self.input) {
+            self.value = value.cast_signed();
             self.common.undefined = 0;
         }
         let bits = self.bit_count.cast_unsigned();

@@ -4,7 +4,6 @@ use fodo_data::{Kind, Scalar, Text, Value};
 
 use crate::common::Common;
 use crate::field::{names, record_fields};
-use crate::link::Constant;
 use crate::process::post::RecordPosts;
 use crate::process::step::{ProcessOutcome, Step};
 use crate::record::c_format::FormatSpec;
@@ -277,13 +276,8 @@ impl RemainingInputs<'_, '_, '_> {
         let index = self.n_taken;
         let name = *INPUTS.get(index)?;
         self.n_taken += 1;
-        let constant = match self.step.lock().inputs[index].constant() {
-            Some(Constant::One(scalar)) => Some(scalar.clone()),
-            Some(Constant::Many(scalars)) => scalars.first().cloned(),
-            None => None,
-        };
-        if let Some(scalar) = constant {
-            return converted(&scalar, kind);
+        if let Some(constant) = self.step.lock().inputs[index].constant() {
+            return constant.first(kind);
         }
         self.step.read_link_scalar(name, |printf| &printf.inputs[index], kind).ok()?
     }
@@ -301,35 +295,6 @@ impl RemainingInputs<'_, '_, '_> {
             Scalar::Text(text) => Some(text),
             _ => None,
         }
-    }
-}
-
-/// Converts a constant to a kind. An integer must be in range; a negative one for an unsigned kind wraps, as in Base.
-fn converted(constant: &Scalar, kind: Kind) -> Option<Scalar> {
-    let Scalar::I64(number) = *constant else {
-        return if kind == Kind::Text {
-            Some(Scalar::Text(constant.to_text(None)))
-        } else {
-            constant.to_kind(kind, None).ok()
-        };
-    };
-    macro_rules! unsigned {
-        ($variant:ident, $unsigned:ty, $signed:ty) => {
-            <$unsigned>::try_from(number)
-                .or_else(|_| <$signed>::try_from(number).map(<$signed>::cast_unsigned))
-                .ok()
-                .map(Scalar::$variant)
-        };
-    }
-    match kind {
-        Kind::I8 => i8::try_from(number).ok().map(Scalar::I8),
-        Kind::I16 => i16::try_from(number).ok().map(Scalar::I16),
-        Kind::I32 => i32::try_from(number).ok().map(Scalar::I32),
-        Kind::U8 => unsigned!(U8, u8, i8),
-        Kind::U16 => unsigned!(U16, u16, i16),
-        Kind::U32 => unsigned!(U32, u32, i32),
-        Kind::U64 => Some(Scalar::U64(number.cast_unsigned())),
-        kind => constant.to_kind(kind, None).ok(),
     }
 }
 

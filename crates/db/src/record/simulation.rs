@@ -1,8 +1,8 @@
 //! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, which are the same in every record with a device.
 
-use fodo_data::{Kind, Scalar, Status, Value};
+use fodo_data::{Status, Value};
 
-use crate::link::{Constant, Link, Target};
+use crate::link::{Link, Target};
 use crate::menu::{INVALID, NO, NO_ALARM, NO_SCAN, RAW, YES};
 use crate::process::step::{Element, LinkError, Step};
 use crate::record::Record;
@@ -229,14 +229,7 @@ fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
 
 /// The value of a constant link.
 pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
-    match link.constant()? {
-        // A text field takes the number exactly as the file writes it; a number in JSON is converted.
-        Constant::One(_) if T::KIND == Kind::Text && !link.text().as_bytes().starts_with(b"{") => {
-            T::of(Scalar::Text(link.text()))
-        }
-        Constant::One(scalar) => to(scalar),
-        Constant::Many(scalars) => to(scalars.first()?),
-    }
+    link.constant()?.first(T::KIND).and_then(T::of)
 }
 
 /// Sets a value to that of a constant link. Returns whether the link is one.
@@ -247,9 +240,4 @@ pub(crate) fn set_constant<T: Element>(value: &mut T, link: &Link) -> bool {
         *value = constant;
     }
     is_constant
-}
-
-fn to<T: Element>(scalar: &Scalar) -> Option<T> {
-    // Base converts a decimal fraction for an integer field to no value; truncating it is more useful.
-    scalar.to_kind(T::KIND, None).ok().and_then(T::of)
 }

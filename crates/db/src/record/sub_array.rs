@@ -38,7 +38,7 @@ record_fields! {
     }
 }
 
-record_type!(SubArray, "subArray", ["Soft Channel", "Program"], VAL);
+record_type!(SubArray, "subArray", ["Soft Channel", "Program"], VAL NORD);
 
 impl Record for SubArray {
     fn init(&mut self) {
@@ -73,14 +73,17 @@ impl Record for SubArray {
         Some(KindAndCount { kind: self.kind(), count_max: self.capacity })
     }
 
-    fn after_put(&mut self, field: u16, _posts: &mut RecordPosts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, posts: &mut RecordPosts) -> Result<(), &'static str> {
         if field == VAL {
+            let length = self.length;
             self.count();
+            self.post_length(length, posts);
         }
         Ok(())
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> ProcessOutcome {
+        let length_before = step.lock().length;
         let kind = {
             let part = step.lock();
             part.n_requested = part.n_requested.min(part.capacity);
@@ -118,6 +121,7 @@ impl Record for SubArray {
         step.stamp(None);
         program::stamp_input(step);
         step.post(|part, posts| {
+            part.post_length(length_before, posts);
             part.common.undefined = u8::from(!is_read);
             raise_undefined(&mut part.common);
             post_value(part, CHANGED, posts);
@@ -162,6 +166,13 @@ impl SubArray {
         }
         self.count();
         self.common.undefined = 0;
+    }
+
+    /// Posts NORD if it has changed.
+    fn post_length(&mut self, before: i32, posts: &mut RecordPosts) {
+        if self.length != before {
+            posts.post(self, NORD, CHANGED);
+        }
     }
 
     fn count(&mut self) {

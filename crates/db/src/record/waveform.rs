@@ -37,7 +37,7 @@ array_record!(Waveform);
 impl Record for Waveform {
     fn init(&mut self) {
         simulation::init(self);
-        array::init(self, |waveform| &waveform.input);
+        array::init(self, |waveform| Some(&waveform.input));
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {

@@ -54,6 +54,17 @@ pub struct AccessDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccessInput(usize);
 
+/// The present state of an input of a [`Security`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AccessInputState {
+    /// The value.
+    Value(f64),
+    /// The severity is INVALID, so the value is not used.
+    Invalid,
+    /// The PV is not connected, or its value is not a number.
+    Unknown,
+}
+
 /// A parsed access file.
 #[derive(Clone, Debug, Default)]
 pub struct AccessFile {
@@ -109,9 +120,11 @@ pub struct Security {
 #[derive(Clone, Debug)]
 struct GroupState {
     args: [f64; N_ARGS],
-    /// A bit for each argument whose input is INVALID or not connected.
+    /// A bit for each argument whose input has no valid value.
     bad: u32,
-    /// For each rule whether its CALC is true; true for rules without CALC.
+    /// For each rule whether its CALC was true when it was last evaluated; false before that.
+    is_true: Vec<bool>,
+    /// For each rule whether its CALC is true and all its inputs are valid; true for rules without CALC.
     is_met: Vec<bool>,
 }
 
@@ -153,9 +166,9 @@ impl Security {
         for (index, (_, group)) in file.groups.iter().enumerate() {
             let bad = group.inputs.iter().fold(0, |bad, (arg, _)| bad | 1 << arg);
             inputs.extend(group.inputs.iter().map(|(arg, pv)| (index, *arg, pv.clone())));
-            let mut state = GroupState { args: [0.0; N_ARGS], bad, is_met: Vec::new() };
-            state.is_met = state.evaluated(group);
-            states.push(state);
+            let is_true = vec![false; group.rules.len()];
+            let is_met = group.rules.iter().map(|rule| rule.calc.is_none()).collect();
+            states.push(GroupState { args: [0.0; N_ARGS], bad, is_true, is_met });
         }
         Security { file, index, states, inputs }
     }
@@ -165,21 +178,23 @@ impl Security {
         self.inputs.iter().enumerate().map(|(index, (.., pv))| (AccessInput(index), pv.as_str()))
     }
 
-    /// Sets the value of an input; `None`: it is INVALID or not connected. Returns whether decisions may have changed.
-    pub fn set_input(&mut self, input: AccessInput, value: Option<f64>) -> bool {
+    /// Sets the state of an input. Returns whether decisions may have changed.
+    pub fn set_input(&mut self, input: AccessInput, input_state: AccessInputState) -> bool {
         let Some(&(index, arg, _)) = self.inputs.get(input.0) else { return false };
         let (Some((_, group)), Some(state)) = (self.file.groups.get(index), self.states.get_mut(index)) else {
             return false;
         };
-        match (value, state.args.get_mut(arg)) {
-            (Some(value), Some(place)) => {
+        match (input_state, state.args.get_mut(arg)) {
+            (AccessInputState::Value(value), Some(place)) => {
                 *place = value;
                 state.bad &= !(1 << arg);
             }
             _ => state.bad |= 1 << arg,
         }
-        let is_met = state.evaluated(group);
-        std::mem::replace(&mut state.is_met, is_met) != state.is_met
+        if input_state != AccessInputState::Unknown {
+            state.evaluate(group, arg);
+        }
+        state.update(group)
     }
 
     /// The access rights of a client to fields of a level in a group (the record's ASG).
@@ -217,13 +232,26 @@ impl Rule {
 }
 
 impl GroupState {
-    fn evaluated(&self, group: &Group) -> Vec<bool> {
-        let holds = |program: &CompiledExpression| {
-            let result = program.run(&mut self.args.clone(), 0.0).unwrap_or(0.0);
-            // The same range as in Base.
-            self.bad & program.args_used() == 0 && result > 0.99 && result < 1.01
-        };
-        group.rules.iter().map(|rule| rule.calc.as_ref().is_none_or(holds)).collect()
+    /// Evaluates the rules that use an argument, as in Base: a CALC without inputs of its group is never evaluated, and VAL is
+    /// the previous result.
+    fn evaluate(&mut self, group: &Group, arg: usize) {
+        for (rule, is_true) in group.rules.iter().zip(&mut self.is_true) {
+            if let Some(program) = rule.calc.as_ref().filter(|program| program.args_used() & 1 << arg != 0) {
+                let result = program.run(&mut self.args.clone(), f64::from(*is_true)).unwrap_or(0.0);
+                // The same range as in Base.
+                *is_true = result > 0.99 && result < 1.01;
+            }
+        }
+    }
+
+    /// Updates `is_met`. Returns whether it has changed.
+    fn update(&mut self, group: &Group) -> bool {
+        let bad = self.bad;
+        let are_valid = |program: &CompiledExpression| bad & program.args_used() == 0;
+        let rules = group.rules.iter().zip(&self.is_true);
+        let is_met = rules.map(|(rule, is_true)| rule.calc.as_ref().is_none_or(|calc| *is_true && are_valid(calc)));
+        let is_met = is_met.collect();
+        std::mem::replace(&mut self.is_met, is_met) != self.is_met
     }
 }
 
@@ -234,6 +262,7 @@ fn is_in(groups: &[(String, HashSet<String>)], required: &[usize], has: impl Fn(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use AccessInputState::{Invalid, Unknown, Value};
     use AccessLevel::{Asl0, Asl1};
 
     fn security(source: &str) -> Security {
@@ -328,13 +357,13 @@ mod tests {
 
         assert_eq!((inputs[0].1.as_str(), inputs[1].1.as_str()), ("a", "u"));
         assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Read);
-        assert!(rules.set_input(a, Some(1.0)));
+        assert!(rules.set_input(a, Value(1.0)));
         assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Write);
-        assert!(!rules.set_input(u, None));
-        assert!(!rules.set_input(a, Some(1.0)));
-        assert!(rules.set_input(a, None));
+        assert!(!rules.set_input(u, Unknown));
+        assert!(!rules.set_input(a, Value(1.0)));
+        assert!(rules.set_input(a, Unknown));
         assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Read);
-        assert!(!rules.set_input(a, Some(2.0)));
+        assert!(!rules.set_input(a, Value(2.0)));
     }
 
     #[test]
@@ -342,7 +371,7 @@ mod tests {
         let mut rules = security("ASG(DEFAULT) { INPA(a) RULE(1, WRITE) { CALC(\"A+B\") } }");
         let (a, _) = rules.inputs().next().unwrap();
         let mut with = |value| {
-            rules.set_input(a, Some(value));
+            rules.set_input(a, Value(value));
             access(&rules, "", Asl1, "u", "h")
         };
 
@@ -370,14 +399,50 @@ mod tests {
         let inputs: Vec<(AccessInput, String)> = security.inputs().map(|(input, pv)| (input, pv.to_owned())).collect();
         assert_eq!(inputs.iter().map(|(_, pv)| pv.as_str()).collect::<Vec<_>>(), ["a", "c"]);
         let mut accesses = Vec::new();
-        for (index, value) in
-            [(0, Some(0.0)), (1, Some(0.0)), (1, None), (0, None), (1, Some(0.0)), (0, Some(0.0)), (0, Some(1.0))]
-        {
-            security.set_input(inputs[index].0, value);
+        let (zero, one) = (Value(0.0), Value(1.0));
+        for (index, state) in [(0, zero), (1, zero), (1, Invalid), (0, Unknown), (1, zero), (0, zero), (0, one)] {
+            security.set_input(inputs[index].0, state);
             accesses.push(access(&security, "DEFAULT", Asl1, "u", "h"));
         }
 
         let (no, yes) = (Access::None, Access::Write);
         assert_eq!(accesses, [no, yes, no, no, no, yes, no]);
+    }
+
+    /// The rights in a group after each of the states of its first input.
+    fn accesses(source: &str, states: &[AccessInputState]) -> Vec<Access> {
+        let mut rules = security(source);
+        let (input, _) = rules.inputs().next().unwrap();
+        let mut after = |state: &AccessInputState| {
+            rules.set_input(input, *state);
+            access(&rules, "", Asl1, "u", "h")
+        };
+        states.iter().map(&mut after).collect()
+    }
+
+    #[test]
+    fn a_calc_without_inputs_of_its_group_is_never_evaluated() {
+        for calc in ["1", "VAL=0", "B=0", "!B"] {
+            let source = format!("ASG(DEFAULT) {{ INPA(a) RULE(1, WRITE) {{ CALC(\"{calc}\") }} }}");
+
+            assert_eq!(accesses(&source, &[Unknown, Value(1.0), Invalid]), [Access::None; 3], "{calc}");
+
+            let warning = "rule 1 grants nothing, since its CALC uses no input of the group";
+            assert!(security(&source).file.warnings()[0].ends_with(warning), "{calc}");
+        }
+    }
+
+    #[test]
+    fn val_in_a_calc_is_the_result_of_its_last_evaluation() {
+        let latch = "ASG(DEFAULT) { INPA(a) RULE(1, WRITE) { CALC(\"A=1 || VAL && A#2\") } }";
+        let toggle = "ASG(DEFAULT) { INPA(a) RULE(1, WRITE) { CALC(\"A>=0 && !VAL\") } }";
+        let (no, yes) = (Access::None, Access::Write);
+
+        assert_eq!(
+            accesses(latch, &[Value(0.0), Value(1.0), Value(0.0), Unknown, Value(0.0), Value(2.0), Value(0.0)]),
+            [no, yes, yes, no, yes, no, no]
+        );
+        // An event with an INVALID value evaluates the CALC, the end of the connection does not.
+        assert_eq!(accesses(toggle, &[Value(0.0), Invalid, Value(0.0), Unknown, Value(0.0)]), [yes, no, yes, no, no]);
     }
 }

@@ -286,11 +286,23 @@ impl<'a> AccessParser<'a> {
                 }
             }
         }
+        self.warn_of_constant_rules(place, &group);
         match known.and_then(|index| self.found.groups.get_mut(index)) {
             Some(place) => place.1 = group,
             None => self.found.groups.push((name, group)),
         }
         Ok(())
+    }
+
+    /// Warns about rules that are never evaluated, because only an input evaluates them.
+    fn warn_of_constant_rules(&mut self, place: SourcePlace, group: &Group) {
+        let inputs = group.inputs.iter().fold(0, |inputs, (arg, _)| inputs | 1 << arg);
+        for (index, rule) in group.rules.iter().enumerate() {
+            if rule.calc.as_ref().is_some_and(|calc| calc.args_used() & inputs == 0) {
+                let number = index + 1;
+                self.warn(place, format!("rule {number} grants nothing, since its CALC uses no input of the group"));
+            }
+        }
     }
 
     fn group_item(&mut self, group: &mut Group) -> Result<(), LoadError> {

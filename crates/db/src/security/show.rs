@@ -99,7 +99,7 @@ fn sorted(members: &HashSet<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::security::AccessFile;
+    use crate::security::{AccessFile, AccessInputState};
 
     const FILE: &[u8] = b"UAG(ops) { bob, ann } UAG(guests) { eve } HAG(room) { desk }\n\
         ASG(DEFAULT) { RULE(1, READ) RULE(0, WRITE, TRAPWRITE) { UAG(ops, guests) HAG(room) } }\n\
@@ -126,11 +126,11 @@ mod tests {
     fn inputs_and_conditions_are_shown_with_their_present_values() {
         let mut security = Security::new(AccessFile::parse("test.acf", FILE, "").unwrap());
         let inputs: Vec<_> = security.inputs().map(|(input, _)| input).collect();
-        security.set_input(inputs[0], Some(1.0));
-        security.set_input(inputs[1], None);
+        security.set_input(inputs[0], AccessInputState::Value(1.0));
+        security.set_input(inputs[1], AccessInputState::Invalid);
 
         let met = shown(&security, AccessSection::Groups, "gated");
-        security.set_input(inputs[0], Some(2.5));
+        security.set_input(inputs[0], AccessInputState::Value(2.5));
         let not_met = shown(&security, AccessSection::Groups, "gated");
 
         assert_eq!(

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_line_names_the_link_the_reason_and_the_server_if_there_is_one() {
-        let misuse = LinkTrouble::Unopened(ErrorKind::Misuse { reason: "the name is too long for a server".into() });
+        let misuse =
+            LinkTrouble::Unopened(ErrorKind::Misuse { reason: "the name is too long for a server".into(), advice: "" });
         let lines = lines_for(&[
             ("a", None, LinkTrouble::Unconnected),
             ("b", Some(server(1)), LinkTrouble::Lost),

@@ -406,7 +406,7 @@ impl LinkPutFailure {
     fn of(error: &Error) -> LinkPutFailure {
         match error.kind() {
             ErrorKind::Refused { refusal, .. } => LinkPutFailure::Refused(LinkTrouble::Refused(refusal.clone())),
-            ErrorKind::Misuse { reason } => LinkPutFailure::Refused(LinkTrouble::Unsent(reason.clone())),
+            ErrorKind::Misuse { reason, .. } => LinkPutFailure::Refused(LinkTrouble::Unsent(reason.clone())),
             // The next attempt would end the same.
             ErrorKind::WrongReply { reply, .. } => LinkPutFailure::Refused(LinkTrouble::WrongReply(reply.clone())),
             _ => LinkPutFailure::Lost,

@@ -355,7 +355,7 @@ mod tests {
         let refused = |refusal| Some(LinkTrouble::Refused(refusal));
 
         states.set(&target("x"), refused(Refusal::ReadAccess), start);
-        states.set(&target("x"), refused(Refusal::Channel), start);
+        states.set(&target("x"), refused(Refusal::Channel { text: String::new() }), start);
 
         assert_eq!(unreported(&states, start), [("x".to_owned(), refused(Refusal::ReadAccess))]);
         let reason = states.reason(&target("x")).unwrap();

@@ -53,13 +53,13 @@ impl Shell {
     pub(super) fn policy(&self, given: Policy) -> Policy {
         let access_file = self.access_file.clone().map(|file| (file, self.access_macros.clone()));
         let checks_address = self.variables.get(CHECKS_ADDRESS).is_some_and(|value| *value != 0);
-        Policy { access_file, goes_by_address: given.goes_by_address || checks_address, ..given }
+        Policy { access_file, checks_client_address: given.checks_client_address || checks_address, ..given }
     }
 
     /// In a check: reports errors of the access file for these records. No host name is resolved.
     pub(super) fn look_at_rules(&mut self) {
         let IocStage::Checked(database) = &self.stage else { return };
-        let policy = Policy { goes_by_address: false, ..self.policy(Policy::default()) };
+        let policy = Policy { checks_client_address: false, ..self.policy(Policy::default()) };
         match AccessControl::new(policy, database) {
             Ok((_, rules)) => {
                 let mut names: Vec<Arc<str>> = rules.outside_inputs.into_keys().collect();
@@ -83,12 +83,12 @@ mod tests {
     fn the_policy_goes_by_address_if_the_program_or_the_variable_requests_it() {
         let (out, err) = (Box::new(std::io::sink()), Box::new(std::io::sink()));
         let mut shell = Shell::new(Purpose::Check, ".".as_ref(), std::iter::empty(), out, err);
-        let mut goes_by_address = |given, variable| {
+        let mut checks_client_address = |given, variable| {
             shell.variables.insert(CHECKS_ADDRESS, variable);
-            shell.policy(Policy { goes_by_address: given, ..Policy::default() }).goes_by_address
+            shell.policy(Policy { checks_client_address: given, ..Policy::default() }).checks_client_address
         };
 
-        assert!(!goes_by_address(false, 0) && goes_by_address(true, 0) && goes_by_address(false, 1));
+        assert!(!checks_client_address(false, 0) && checks_client_address(true, 0) && checks_client_address(false, 1));
         assert_eq!(shell.policy(Policy::default()).access_file, None);
         (shell.access_file, shell.access_macros) = (Some("a.acf".into()), "P=x:".to_owned());
         let given = Policy { is_read_only: true, ..Policy::default() };

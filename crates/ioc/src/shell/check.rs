@@ -52,6 +52,9 @@ pub fn check_request_file(
         Ok(request) => request,
         Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
     };
+    if request.pvs.is_empty() && request.errors.is_empty() {
+        return vec![LoadError::of_file(file, "it names no PV, so nothing is saved".to_owned())];
+    }
     let unknown = database.map_or(Vec::new(), |database| unknown_pvs(database, &request.pvs, missing));
     request.errors.into_iter().chain(unknown).collect()
 }

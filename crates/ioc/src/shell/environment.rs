@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::access::CHECKS_ADDRESS;
 use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
 use super::script::{CommandResult, Flow, seconds};
-use super::words::Word;
 use super::{CommandError, CommandLine, Purpose, Shell, table};
 use crate::stats::VERSION;
 
@@ -34,11 +33,56 @@ pub(super) fn variables() -> BTreeMap<&'static str, i64> {
 
 const RECORDS_ONCE_ONLY: &str = "dbRecordsOnceOnly";
 
+/// The version of EPICS Base whose variables and behaviour scripts find.
+const BASE_VERSION: [(&str, &str); 8] = [
+    ("EPICS_VERSION_MAJOR", "7"),
+    ("EPICS_VERSION_MIDDLE", "0"),
+    ("EPICS_VERSION_MINOR", "10"),
+    ("EPICS_VERSION_PATCH", "0"),
+    ("EPICS_VERSION_SNAPSHOT", ""),
+    ("EPICS_VERSION_SITE", ""),
+    ("EPICS_VERSION_SHORT", "7.0.10"),
+    ("EPICS_VERSION_FULL", "7.0.10"),
+];
+
+/// The name of this architecture in EPICS Base.
+const fn architecture() -> &'static str {
+    if cfg!(all(target_os = "macos", target_arch = "x86_64")) {
+        "darwin-x86"
+    } else if cfg!(target_os = "macos") {
+        "darwin-aarch64"
+    } else if cfg!(target_arch = "x86_64") {
+        "linux-x86_64"
+    } else if cfg!(target_arch = "aarch64") {
+        "linux-aarch64"
+    } else {
+        "linux-arm"
+    }
+}
+
+impl Shell {
+    /// Sets an environment variable of this shell.
+    pub(super) fn define(&mut self, name: &str, value: &str) {
+        self.macros.define(name, value);
+        self.environment.lock().insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Sets the variables that EPICS Base sets for scripts before it runs the first one.
+    pub(super) fn define_variables_of_base(&mut self) {
+        self.define("ARCH", architecture());
+        BASE_VERSION.iter().for_each(|(name, value)| self.define(name, value));
+        self.define_folder();
+    }
+
+    fn define_folder(&mut self) {
+        self.define("PWD", &self.folder.display().to_string());
+    }
+}
+
 pub(super) fn set_variable(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let name = call.needed(1, "the name of a variable")?;
     let value = call.argument(2).unwrap_or_default();
-    shell.macros.define(name, value);
-    shell.environment.lock().insert(name.to_owned(), value.to_owned());
+    shell.define(name, value);
     Ok(Flow::Next)
 }
 
@@ -48,8 +92,7 @@ pub(super) fn put_variable(shell: &mut Shell, call: &CommandLine<'_>) -> Command
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
         return Err(CommandError::Word(1, format!("\"{text}\" must be NAME=value")));
     };
-    shell.macros.define(name, value);
-    shell.environment.lock().insert(name.to_owned(), value.to_owned());
+    shell.define(name, value);
     Ok(Flow::Next)
 }
 
@@ -62,20 +105,25 @@ pub(super) fn unset_variable(shell: &mut Shell, call: &CommandLine<'_>) -> Comma
 
 pub(super) fn show_variables(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
     let pattern = call.argument(1).unwrap_or("*");
-    let names = shell.macros.names().into_iter().filter(|name| super::records::matches(pattern, name));
-    let lines: Vec<String> =
-        names.map(|name| format!("{name}={}\n", shell.macros.value(name).unwrap_or_default())).collect();
-    if lines.is_empty() && !pattern.contains('*') {
+    if !show_matching(shell, |name| super::records::matches(pattern, name)) && !pattern.contains('*') {
         return Err(CommandError::Word(1, format!("{pattern} is not an environment variable")));
     }
-    shell.say(&lines.concat());
     Ok(Flow::Next)
+}
+
+/// Shows the variables whose names `is_selected` accepts. Returns whether there are any.
+fn show_matching(shell: &mut Shell, is_selected: impl Fn(&str) -> bool) -> bool {
+    let names = shell.macros.names().into_iter().filter(|name| is_selected(name));
+    let lines: Vec<String> =
+        names.map(|name| format!("{name}={}\n", shell.macros.value(name).unwrap_or_default())).collect();
+    shell.say(&lines.concat());
+    !lines.is_empty()
 }
 
 /// `epicsParamShow`
 pub(super) fn show_parameters(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
-    let words = ["epicsEnvShow", "EPICS_*"].map(|text| Word { text: text.to_owned(), column: 1 });
-    show_variables(shell, &CommandLine { words: &words })
+    show_matching(shell, |name| name.starts_with("EPICS_") && !name.starts_with("EPICS_VERSION_"));
+    Ok(Flow::Next)
 }
 
 pub(super) fn change_folder(shell: &mut Shell, call: &CommandLine<'_>) -> CommandResult {
@@ -84,6 +132,7 @@ pub(super) fn change_folder(shell: &mut Shell, call: &CommandLine<'_>) -> Comman
     match folder.canonicalize() {
         Ok(folder) if folder.is_dir() => {
             shell.folder = folder;
+            shell.define_folder();
             Ok(Flow::Next)
         }
         Ok(_) => Err(CommandError::Word(1, format!("\"{name}\" is not a folder"))),

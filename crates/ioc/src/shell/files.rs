@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use fodo_db::{Database, LoadError, Loader, OpenFile};
-use fodo_net::Source;
+use fodo_net::{ServerConfig, Source};
 
 use super::script::{CommandResult, Flow};
 use super::{CommandError, CommandLine, IocStage, Purpose, Shell, check};
@@ -93,6 +93,8 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     }
     if shell.is_check() {
         shell.look_at_records();
+        let config = ServerConfig::default();
+        shell.define_ports(config.port, config.pva.map(|pva| pva.port));
         return Ok(Flow::Next);
     }
     let IocStage::Loading(mut loader) = std::mem::replace(&mut shell.stage, IocStage::Failed) else {
@@ -116,17 +118,17 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     inert.lines().for_each(|line| shell.complain(line));
     let mut ioc = Ioc::within(*loader, Some(shell.environment.clone())).map_err(failure)?;
     omit(shell, ioc.take_group_errors())?;
-    let ioc = ioc.guarded(policy).map_err(failure)?;
+    let ioc = ioc.with_policy(policy).map_err(failure)?;
     let others = std::mem::take(&mut shell.others);
-    let ioc = ioc.host_facts(shell.surroundings()).also_serving(others.clone());
+    let ioc = ioc.with_surroundings(shell.surroundings()).also_serving(others.clone());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
-        Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
+        Some((address, left_out)) => ioc.with_metrics(address, left_out).map_err(failure)?,
         None => ioc,
     };
     let recsync = shell.recsync_config(reccaster);
-    let mut running = ioc.linked(links).serve_with_log(config, log.clone()).map_err(failure)?;
+    let mut running = ioc.with_links(links).serve_with_log(config, log.clone()).map_err(failure)?;
     if let Some(recsync) = recsync {
         running.announce(recsync, log).map_err(failure)?;
     }
@@ -134,6 +136,7 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
         Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),
         Purpose::Check => (String::new(), String::new()),
     };
+    shell.define_ports(running.tcp_port(), running.pva_tcp_port());
     let driver = running.driver();
     hidden_pvs(&others, driver.database()).for_each(|warning| shell.remark(warning));
     driver.flush_printed();
@@ -147,6 +150,11 @@ pub(super) fn start(shell: &mut Shell, _: &CommandLine<'_>) -> CommandResult {
     }
     // Printed last, so that a program that waits for this line finds the line above on stderr.
     shell.say(&ready);
+    run_waiting_lines(shell)
+}
+
+/// Runs the lines that wait for iocInit.
+fn run_waiting_lines(shell: &mut Shell) -> CommandResult {
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
         if flow != Flow::Next {
@@ -188,6 +196,14 @@ pub(super) fn failure(error: IocError) -> CommandError {
 }
 
 impl Shell {
+    /// Sets the variables with the ports of the server, as EPICS Base and QSRV2 do.
+    fn define_ports(&mut self, ca: u16, pva: Option<u16>) {
+        self.define("RSRV_SERVER_PORT", &ca.to_string());
+        if let Some(port) = pva {
+            self.define("PVAS_SERVER_PORT", &port.to_string());
+        }
+    }
+
     /// The host facts of an IOC started by this shell.
     fn surroundings(&self) -> Surroundings {
         let names = self.macros.names().into_iter();

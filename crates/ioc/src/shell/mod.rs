@@ -271,7 +271,7 @@ impl Shell {
             Purpose::Run(_) => Loader::default(),
             Purpose::Check => Loader::with_places(),
         };
-        Shell {
+        let mut shell = Shell {
             purpose,
             macros,
             environment: Arc::new(Mutex::new(variables)),
@@ -294,7 +294,9 @@ impl Shell {
             recsync: reccaster::RecSyncOptions::default(),
             findings: Vec::new(),
             within: Vec::new(),
-        }
+        };
+        shell.define_variables_of_base();
+        shell
     }
 
     /// Accepts unknown record types and DTYPs; `iocInit` reports how many records are inert because of them.

@@ -51,7 +51,7 @@ impl Shell {
     ///
     /// As in EPICS Base, sets the variable IOCSH_STARTUP_SCRIPT to the name of the script.
     pub fn run_script(&mut self, name: &str) -> Flow {
-        self.macros.define("IOCSH_STARTUP_SCRIPT", name);
+        self.define("IOCSH_STARTUP_SCRIPT", name);
         match self.script(name) {
             Ok(flow) => flow,
             Err(failure) => {

@@ -89,7 +89,7 @@ fn without_an_access_file_every_client_has_full_access() {
 
 #[test]
 fn the_put_log_mode_is_set_and_shown() {
-    let policy = Policy { tell_put: Some(Box::new(|_| ())), ..Policy::default() };
+    let policy = Policy { put_listener: Some(Box::new(|_| ())), ..Policy::default() };
     let mut terminal = Terminal::with_policy(policy, true);
     terminal.assert_goes(
         r#"

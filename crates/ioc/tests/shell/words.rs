@@ -8,8 +8,9 @@ fn the_environment_is_set_shown_and_used() {
         r#"
 > epicsEnvSet A 1
 > epicsEnvSet AB "2 3"
-> epicsEnvShow A*
+> epicsEnvShow A
 A=1
+> epicsEnvShow AB*
 AB=2 3
 > epicsEnvShow B
 ! B is not an environment variable
@@ -41,6 +42,30 @@ EPICS_CA_ADDR_LIST=here
 EPICS_CA_AUTO_ADDR_LIST=NO
 EPICS_CA_REPEATER_PORT=7
 "#,
+    );
+}
+
+#[test]
+fn variables_of_epics_base_are_set_for_scripts() {
+    let mut terminal = Terminal::new();
+    terminal.assert_goes(
+        r#"
+> echo $(PWD) ${EPICS_VERSION_MAJOR}.$(EPICS_VERSION_MIDDLE) [$(EPICS_VERSION_SITE)]
+FOLDER 7.0 []
+> cd /
+> echo $(PWD)
+/
+> echo $(RSRV_SERVER_PORT)
+! macro "RSRV_SERVER_PORT" is not defined; give it a value, RSRV_SERVER_PORT=..., or a default, $(RSRV_SERVER_PORT=...)
+> iocInit
+serving 0 records
+"#,
+    );
+    let place = terminal.shell.place();
+    let ports = place.lock().as_ref().map(|running| (running.tcp_port(), running.pva_tcp_port().unwrap())).unwrap();
+    assert_eq!(
+        terminal.run("echo ${RSRV_SERVER_PORT} ${PVAS_SERVER_PORT} ${ARCH}"),
+        format!("{} {} {}-{}\n", ports.0, ports.1, std::env::consts::OS, std::env::consts::ARCH)
     );
 }
 

@@ -14,7 +14,7 @@ use fodo_data::{Meta, Reading};
 use fodo_engine::{Cid, Ioid};
 use fodo_lock::Mutex;
 
-use super::channel::{Channel, ChannelCore, Elsewhere};
+use super::channel::{Channel, ChannelCore, OtherRoute};
 use super::circuit::{Circuit, Expected};
 use super::operation::{Operation, OperationOutcome, OperationTask, Output, Waiter, converted, deadline_after};
 use super::{Error, ErrorKind, Refusal, WrongReply};
@@ -91,11 +91,11 @@ pub(super) fn issue_by_circuit<'a>(
     // Usually there is one circuit: all are tried there, and only those on other circuits are sorted.
     let mut others: Vec<(Arc<Circuit>, Vec<usize>)> = Vec::new();
     let part = CircuitBatch::issue(circuit, 0..n, operation_at, |index, other| match other {
-        Elsewhere::OnCircuit(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
+        OtherRoute::OnCircuit(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
             Some((_, indices)) => indices.push(index),
             None => others.push((circuit, vec![index])),
         },
-        Elsewhere::Individually => alone.push(index),
+        OtherRoute::Individually => alone.push(index),
     });
     parts.push(part);
     for (circuit, indices) in others {
@@ -109,16 +109,16 @@ impl CircuitBatch {
         circuit: Arc<Circuit>,
         mut operations: impl ExactSizeIterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
-        mut elsewhere: impl FnMut(usize, Elsewhere),
+        mut reroute: impl FnMut(usize, OtherRoute),
     ) -> CircuitBatch {
         let end = BatchEnd::for_this_thread();
         let first = circuit.open_batch(operations.len(), &end);
         let mut indices = Vec::with_capacity(operations.len());
         let mut piece = PieceEnd::More;
         while piece == PieceEnd::More {
-            piece = circuit.issue_more(first, &mut operations, operation_at, &mut indices, &mut elsewhere);
+            piece = circuit.issue_more(first, &mut operations, operation_at, &mut indices, &mut reroute);
         }
-        operations.for_each(|index| elsewhere(index, Elsewhere::Individually));
+        operations.for_each(|index| reroute(index, OtherRoute::Individually));
         CircuitBatch { circuit, first, indices, end }
     }
 
@@ -221,20 +221,32 @@ impl BatchEnd {
 pub(crate) enum Failure {
     Refused(Refusal),
     WrongReply(WrongReply),
-    /// The request is invalid, and why.
-    Misuse(String),
+    /// The request is invalid: what is wrong, and what to do. In memory of its own, because every result of an operation has
+    /// the size of a failure.
+    Misuse(Box<(String, &'static str)>),
     Disconnected,
     Closed,
 }
 
 impl Failure {
+    /// The request is invalid: what is wrong, and what to do.
+    #[cold]
+    pub(crate) fn misuse(reason: impl Into<String>, advice: &'static str) -> Failure {
+        Failure::Misuse(Box::new((reason.into(), advice)))
+    }
+
+    /// The type of the PV cannot hold the value, for this reason.
+    pub(crate) fn unsendable(reason: impl ToString) -> Failure {
+        Failure::misuse(reason.to_string(), "send a value that the type of the PV can hold")
+    }
+
     /// The same as a refusal, for a subscription.
     pub(super) fn into_refusal(self) -> Refusal {
         match self {
             Failure::Refused(refusal) => refusal,
-            Failure::Misuse(text) => Refusal::Reported { text },
+            Failure::Misuse(misuse) => Refusal::Reported { text: format!("{}; {}", misuse.0, misuse.1) },
             Failure::WrongReply(reply) => Refusal::Reported { text: reply.to_string() },
-            Failure::Disconnected | Failure::Closed => Refusal::Channel,
+            Failure::Disconnected | Failure::Closed => Refusal::Channel { text: String::new() },
         }
     }
 
@@ -242,7 +254,7 @@ impl Failure {
         let kind = match self {
             Failure::Refused(refusal) => ErrorKind::Refused { server, refusal },
             Failure::WrongReply(reply) => ErrorKind::WrongReply { server, reply },
-            Failure::Misuse(reason) => ErrorKind::Misuse { reason },
+            Failure::Misuse(misuse) => ErrorKind::Misuse { reason: misuse.0, advice: misuse.1 },
             Failure::Disconnected => ErrorKind::Disconnected { server },
             Failure::Closed => ErrorKind::ContextClosed,
         };

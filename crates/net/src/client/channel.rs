@@ -19,7 +19,7 @@ pub(crate) use self::checked_put::CheckedPut;
 pub use self::handle::Channel;
 use self::state::{ChannelPhase, State};
 pub(super) use self::state::{Responsiveness, Trouble};
-pub(super) use self::structured::ONLY_PVA;
+pub(super) use self::structured::{ONLY_PVA, REQUEST_WITH_PVA};
 use super::circuit::{Afterwards, Circuit, MonitorSubscriptions, ServerChannel};
 use super::monitor::MonitorCore;
 use super::notice::Notice;
@@ -66,7 +66,7 @@ pub(super) struct Activated {
 }
 
 /// Where an operation can be issued if not on the circuit that was tried.
-pub(super) enum Elsewhere {
+pub(super) enum OtherRoute {
     /// On this circuit.
     OnCircuit(Arc<Circuit>),
     /// Not in a batch: its channel is not active, its request is refused, or the queue of the circuit is full.
@@ -220,14 +220,14 @@ impl ChannelCore {
         &self,
         task: &OperationTask,
         circuit: &Arc<Circuit>,
-    ) -> Result<ServerChannel, Elsewhere> {
+    ) -> Result<ServerChannel, OtherRoute> {
         let state = self.state.lock();
         match &state.phase {
             // A batch does not handle refusals or wait for a server; such operations are started individually.
-            ChannelPhase::Active(..) if !state.allows(task) => Err(Elsewhere::Individually),
+            ChannelPhase::Active(..) if !state.allows(task) => Err(OtherRoute::Individually),
             ChannelPhase::Active(on, server_channel, _) if Arc::ptr_eq(on, circuit) => Ok(*server_channel),
-            ChannelPhase::Active(on, ..) => Err(Elsewhere::OnCircuit(on.clone())),
-            _ => Err(Elsewhere::Individually),
+            ChannelPhase::Active(on, ..) => Err(OtherRoute::OnCircuit(on.clone())),
+            _ => Err(OtherRoute::Individually),
         }
     }
 
@@ -251,7 +251,7 @@ impl ChannelCore {
         if let Some(until) = &mut state.until_active {
             until.is_sought = false;
         }
-        if let Trouble::Refused(_, Refusal::Channel) = trouble {
+        if let Trouble::Refused(_, Refusal::Channel { .. }) = &trouble {
             for (operation, _) in state.until_active().waiting.drain(..) {
                 let error = trouble.error(&self.name, Duration::ZERO);
                 afterwards.woken.push(operation.end(Err(error)));
@@ -290,7 +290,7 @@ impl ChannelCore {
                 Error::new(self.name(), ErrorKind::NoReply { server: circuit.server(), after })
             }
             (_, Some(trouble)) => trouble.error(&self.name, after),
-            (_, None) => Error::new(self.name(), ErrorKind::NotFound { after }),
+            (_, None) => Error::new(self.name(), ErrorKind::NotFound { protocol: self.protocol, after }),
         }
     }
 

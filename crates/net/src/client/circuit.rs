@@ -836,7 +836,7 @@ mod tests {
         let is_read_in_loop = || circuit.state.lock().role.reader() == Reader::Loop;
         let start = Instant::now();
 
-        // On a busy machine the call may take longer than the lease.
+        // On a busy host the call may take longer than the lease.
         loop {
             circuit.attend_in(&reader);
             circuit.drive(Instant::now() + Duration::from_micros(100), &|| false);

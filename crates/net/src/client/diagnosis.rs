@@ -298,7 +298,9 @@ fn query_name_servers<S: ConnectionSteps>(
 ) -> (Vec<SearchedAddress>, Vec<FoundServer>) {
     let (mut searched, mut found) = (Vec::new(), Vec::new());
     for (host, over) in S::name_servers(config) {
-        let Some(address) = host.resolved() else { continue };
+        // Two names can have the same address.
+        let is_new = |address: &SocketAddr| searched.iter().all(|known: &SearchedAddress| known.address != *address);
+        let Some(address) = host.resolved().filter(is_new) else { continue };
         let result = match S::query_name_server(pv, address, over, config, timeout) {
             Ok(server) => {
                 // Several name servers know the same servers.

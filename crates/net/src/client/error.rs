@@ -8,10 +8,12 @@ use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_data::{Kind, Text};
 
+use crate::protocol::Protocol;
+
 /// Why an operation on a PV failed.
 ///
-/// [`Error::kind`] says what happened, with the data that a program can act on, and [`Error::pv`] to which PV. The text
-/// of an error contains the PV's name once. Errors are equal if they have the same PV and kind.
+/// [`Error::kind`] says what happened, with the data that a program can act on, [`Error::pv`] to which PV, and
+/// [`Error::advice`] what to do. The text of an error contains all three. Errors are equal if they have the same PV and kind.
 ///
 /// # Examples
 ///
@@ -26,7 +28,10 @@ use fodo_data::{Kind, Text};
 /// let channel = context.channel("demo:temperature")?;
 /// let error = channel.get_timeout(Duration::from_millis(10)).unwrap_err();
 ///
-/// assert_eq!(error.to_string(), "\"demo:temperature\": no server claimed the name within 10ms");
+/// let advice = error.advice().unwrap();
+/// assert!(advice.starts_with("check that its server is running"));
+/// let expected = format!("\"demo:temperature\": no server claimed the name within 0.01 s; {advice}");
+/// assert_eq!(error.to_string(), expected);
 /// assert!(error.is_timeout());
 /// match error.kind() {
 ///     ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } => println!("{} does not respond", error.pv()),
@@ -64,6 +69,8 @@ struct Inner {
 pub enum ErrorKind {
     /// No server claimed the name in time. Nothing was sent.
     NotFound {
+        /// The protocol of the search.
+        protocol: Protocol,
         /// How long the client waited.
         after: Duration,
     },
@@ -115,6 +122,8 @@ pub enum ErrorKind {
     Misuse {
         /// What is wrong.
         reason: String,
+        /// What to do instead; empty where the reason says it.
+        advice: &'static str,
     },
     /// The operating system provided no socket or thread. The text does not contain the system's error, which is the
     /// [`source`](std::error::Error::source).
@@ -143,8 +152,8 @@ impl Error {
     ///
     /// use fodo_net::{Error, ErrorKind};
     ///
-    /// let refused = Error::new("demo:temperature", ErrorKind::Misuse { reason: "not a number".into() });
-    /// assert_eq!(refused.to_string(), "\"demo:temperature\": not a number");
+    /// let refused = Error::misuse("demo:temperature", "\"warm\" is not a number", "write a number");
+    /// assert_eq!(refused.to_string(), "\"demo:temperature\": \"warm\" is not a number; write a number");
     ///
     /// let failed = Error::system("demo:temperature", io::Error::from(io::ErrorKind::OutOfMemory));
     /// assert_eq!(failed.kind(), &ErrorKind::System { kind: io::ErrorKind::OutOfMemory });
@@ -160,9 +169,9 @@ impl Error {
         Error { inner: Box::new(Inner { pv: pv.into(), kind, source: Some(source) }) }
     }
 
-    /// A call that is invalid for this reason.
-    pub(crate) fn misuse(pv: impl Into<Box<str>>, reason: impl Into<String>) -> Error {
-        Error::new(pv, ErrorKind::Misuse { reason: reason.into() })
+    /// An invalid call: what is wrong, and what to do instead; `advice` is empty where the reason says it. See the example of [`Error::system`].
+    pub fn misuse(pv: impl Into<Box<str>>, reason: impl Into<String>, advice: &'static str) -> Error {
+        Error::new(pv, ErrorKind::Misuse { reason: reason.into(), advice })
     }
 
     /// What happened. See the example of [`Error`].
@@ -182,6 +191,25 @@ impl Error {
     /// The PV's name; empty if the error concerns no PV. See the example of [`Error`].
     pub fn pv(&self) -> &str {
         &self.inner.pv
+    }
+
+    /// What happened, with the system's error if there is one; without the PV's name and without advice.
+    ///
+    /// ```
+    /// let failed = fodo_net::Error::system("demo:temperature", std::io::Error::from(std::io::ErrorKind::OutOfMemory));
+    /// assert_eq!(failed.reason(), "the operating system provided no socket or thread: out of memory");
+    /// ```
+    pub fn reason(&self) -> String {
+        match &self.inner.source {
+            Some(source) => format!("{}: {source}", self.kind()),
+            None => self.kind().to_string(),
+        }
+    }
+
+    /// What to do about it, or what to check; `None` where only the server's own text can say that. See the example of
+    /// [`Error`].
+    pub fn advice(&self) -> Option<&'static str> {
+        self.kind().advice()
     }
 }
 
@@ -206,9 +234,10 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pv() {
-            "" => self.kind().fmt(f),
-            pv => write!(f, "\"{pv}\": {}", self.kind()),
+            "" => self.kind().fmt(f)?,
+            pv => write!(f, "\"{pv}\": {}", self.kind())?,
         }
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }
 
@@ -218,20 +247,57 @@ impl std::error::Error for Error {
     }
 }
 
+impl ErrorKind {
+    /// As [`Error::advice`].
+    fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            ErrorKind::NotFound { protocol: Protocol::Ca, .. } => {
+                "check that its server is running and that the client's address list (EPICS_CA_ADDR_LIST) includes its \
+                 network"
+            }
+            ErrorKind::NotFound { protocol: Protocol::Pva, .. } => {
+                "check that its server is running and that the client's address list (EPICS_PVA_ADDR_LIST) includes its \
+                 network"
+            }
+            ErrorKind::NoReply { .. } => "its IOC may be busy or suspended: try a longer timeout",
+            ErrorKind::ConnectionClosed { .. } => {
+                "its IOC may be starting or stopping, or have reached its client limit, or another program uses this port"
+            }
+            ErrorKind::Refused { refusal, .. } => return refusal.advice(),
+            ErrorKind::Handshake { .. } => "check the certificates and the authorities in the keychains of both ends",
+            ErrorKind::WrongReply { reply, .. } => reply.advice(),
+            ErrorKind::Disconnected { .. } => {
+                "its IOC may have stopped: try again, but a put may have been carried out"
+            }
+            ErrorKind::ContextClosed => "create a new one",
+            ErrorKind::Misuse { advice: "", .. } => return None,
+            ErrorKind::Misuse { advice, .. } => advice,
+            ErrorKind::System { .. } => {
+                "check the network of this host, and the limits of this process on open files and threads"
+            }
+        })
+    }
+}
+
 impl fmt::Display for ErrorKind {
+    /// What happened, without advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ErrorKind::NotFound { after } => write!(f, "no server claimed the name within {after:?}"),
-            ErrorKind::NoReply { server, after } => write!(f, "{server} did not reply within {after:?}"),
+            ErrorKind::NotFound { after, .. } => {
+                write!(f, "no server claimed the name within {} s", after.as_secs_f64())
+            }
+            ErrorKind::NoReply { server, after } => {
+                write!(f, "{server} did not reply within {} s", after.as_secs_f64())
+            }
             ErrorKind::ConnectionClosed { server } => {
                 write!(f, "{server} claimed the name but the connection ended before it confirmed the channel")
             }
             ErrorKind::Refused { server, refusal } => write!(f, "{server} refused {refusal}"),
             ErrorKind::Handshake { server, reason } => write!(f, "the TLS handshake with {server} failed: {reason}"),
-            ErrorKind::WrongReply { server, reply } => write!(f, "{server} replied with {reply}"),
+            ErrorKind::WrongReply { server, reply } => write!(f, "{server} sent {reply}"),
             ErrorKind::Disconnected { server } => write!(f, "the circuit to {server} was lost during the operation"),
-            ErrorKind::ContextClosed => write!(f, "the context is closed; create a new one"),
-            ErrorKind::Misuse { reason } => write!(f, "{reason}"),
+            ErrorKind::ContextClosed => write!(f, "the context is closed"),
+            ErrorKind::Misuse { reason, .. } => write!(f, "{reason}"),
             ErrorKind::System { .. } => write!(f, "the operating system provided no socket or thread"),
         }
     }
@@ -246,12 +312,15 @@ pub enum Refusal {
     /// The TCP connection.
     Connection,
     /// The channel.
-    Channel,
+    Channel {
+        /// The server's text; empty when it sent none, as always with Channel Access.
+        text: String,
+    },
     /// Read access, also where the server replied with `ECA_NORDACCESS`.
     ReadAccess,
     /// Write access, also where the server replied with `ECA_NOWTACCESS`.
     WriteAccess,
-    /// The operation, for another reason.
+    /// The operation, for another reason. Only with Channel Access.
     Status {
         /// The status code.
         status: Eca,
@@ -280,6 +349,27 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// What to do about it, or what to check; `None` where only the server's own text can say that.
+    ///
+    /// ```
+    /// use fodo_net::Refusal;
+    ///
+    /// assert_eq!(Refusal::ReadAccess.advice(), Some("check the access security of its IOC"));
+    /// ```
+    pub const fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Refusal::Connection => "check that its IOC is still running, and that no firewall blocks the port",
+            Refusal::Channel { .. } => "check that the field exists and has a value, and the filter after its name",
+            Refusal::ReadAccess => "check the access security of its IOC",
+            Refusal::WriteAccess => "the field is read-only, or the access security of its IOC forbids it",
+            Refusal::RequiresPva => "request the PV with \"pva://\"",
+            Refusal::FurtherUpdates => "subscribe again",
+            Refusal::Status { .. } | Refusal::Reported { .. } => return None,
+        })
+    }
+}
+
 impl From<Eca> for Refusal {
     /// A refusal without an explanation.
     fn from(status: Eca) -> Refusal {
@@ -293,7 +383,7 @@ impl From<Eca> for Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WrongReply {
-    /// The values have another type.
+    /// The values have another type. Only with Channel Access.
     Type {
         /// The requested type.
         requested: DbrType,
@@ -331,8 +421,27 @@ pub enum WrongReply {
     },
 }
 
+impl WrongReply {
+    /// What to do about it.
+    ///
+    /// ```
+    /// use fodo_net::WrongReply;
+    ///
+    /// let table = WrongReply::Structure { id: "epics:nt/NTTable:1.0".into() };
+    /// assert_eq!(table.advice(), "read the PV as a structure");
+    /// ```
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            WrongReply::Type { .. } | WrongReply::Count { .. } => "this is an error of that server",
+            WrongReply::Kind { .. } => "request the kind of the PV",
+            WrongReply::Structure { .. } => "read the PV as a structure",
+            WrongReply::NotANumber { .. } => "use a monitor for this PV",
+        }
+    }
+}
+
 /// What a monitor group receives.
-const ONLY_NUMBERS: &str = "a monitor group receives single numbers; use a monitor for this PV";
+const ONLY_NUMBERS: &str = "a monitor group receives single numbers";
 
 impl fmt::Display for WrongReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -362,15 +471,18 @@ impl fmt::Display for WrongReply {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Connection => write!(f, "the connection: check that a server is still running there"),
-            Refusal::Channel => write!(f, "the channel: it claimed the name but does not serve it"),
+            Refusal::Connection => write!(f, "the TCP connection"),
+            Refusal::Channel { text } if text.is_empty() => {
+                write!(f, "the channel: it claimed the name but does not serve it")
+            }
+            Refusal::Channel { text } => write!(f, "the channel: the server reports {text:?}"),
             Refusal::ReadAccess => write!(f, "reading: this client has no read access"),
             Refusal::WriteAccess => write!(f, "writing: this client has no write access"),
             Refusal::Status { status, text } if text.is_empty() => write!(f, "the operation: {status}"),
             // Quoted, since text from the network may contain control characters.
             Refusal::Status { status, text } => write!(f, "the operation: {status}; the server reports {text:?}"),
             Refusal::RequiresPva => {
-                write!(f, "structures: that requires pvAccess; request the PV with \"pva://\"")
+                write!(f, "structures: that requires pvAccess")
             }
             Refusal::FurtherUpdates => write!(f, "further updates: it has ended the subscription without an error"),
             Refusal::Reported { text } if text.is_empty() => write!(f, "the operation without a reason"),
@@ -384,16 +496,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_text_contains_the_pv_once_the_cause_and_the_server() {
+    fn an_error_text_contains_the_pv_once_the_cause_the_server_and_what_to_do() {
         let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| ErrorKind::Refused { server, refusal };
         let wrong = |reply| ErrorKind::WrongReply { server, reply };
         for (kind, texts) in [
-            (ErrorKind::NotFound { after }, ["no server", "1.5s"]),
-            (ErrorKind::NoReply { server, after }, ["10.0.0.9:5064", "1.5s"]),
+            (ErrorKind::NotFound { protocol: Protocol::Ca, after }, ["within 1.5 s; check that", "EPICS_CA_ADDR_LIST"]),
+            (ErrorKind::NotFound { protocol: Protocol::Pva, after }, ["no server", "EPICS_PVA_ADDR_LIST"]),
+            (ErrorKind::NoReply { server, after }, ["10.0.0.9:5064", "1.5 s"]),
             (ErrorKind::ConnectionClosed { server }, ["10.0.0.9:5064", "before it confirmed"]),
-            (refused(Refusal::Connection), ["10.0.0.9:5064", "the connection"]),
-            (refused(Refusal::Channel), ["10.0.0.9:5064", "the channel"]),
+            (refused(Refusal::Connection), ["10.0.0.9:5064 refused the TCP connection", "firewall"]),
+            (refused(Refusal::Channel { text: String::new() }), ["the channel: it claimed", "check that the field"]),
+            // Quoted, since text from the network may contain control characters.
+            (refused(Refusal::Channel { text: "no \x1b[2J PV".into() }), ["the channel: ", "\"no \\u{1b}[2J PV\""]),
             (refused(Refusal::ReadAccess), ["10.0.0.9:5064", "no read access"]),
             (refused(Refusal::WriteAccess), ["10.0.0.9:5064", "no write access"]),
             (refused(Eca::GETFAIL.into()), ["channel read request failed", "ECA_GETFAIL"]),
@@ -412,13 +527,19 @@ mod tests {
             (wrong(WrongReply::NotANumber { kind: Kind::I32, count_max: 9 }), ["array", "I32"]),
             (ErrorKind::Disconnected { server }, ["10.0.0.9:5064", "lost"]),
             (ErrorKind::ContextClosed, ["context", "closed"]),
-            (ErrorKind::Misuse { reason: "too long".into() }, [": ", "too long"]),
+            (ErrorKind::Misuse { reason: "too long".into(), advice: "shorten it" }, [": ", "too long; shorten it"]),
             (ErrorKind::System { kind: io::ErrorKind::OutOfMemory }, ["operating system", "no socket or thread"]),
         ] {
-            let text = Error::new("x:y", kind).to_string();
+            let error = Error::new("x:y", kind);
+            let text = error.to_string();
             assert!(texts.iter().all(|part| text.contains(part)), "{text}");
             assert_eq!(text.matches("x:y").count(), 1, "{text}");
-            assert!(!text.contains("EPICS_"), "the library's user may not use the environment: {text}");
+            let only_the_server_knows = matches!(
+                error.kind(),
+                ErrorKind::Refused { refusal: Refusal::Status { .. } | Refusal::Reported { .. }, .. }
+            );
+            assert_eq!(error.advice().is_none(), only_the_server_knows, "{text}");
+            assert!(error.advice().is_none_or(|advice| text.ends_with(&format!("; {advice}"))), "{text}");
         }
     }
 
@@ -435,16 +556,19 @@ mod tests {
         let (server, after) = ("10.0.0.9:5064".parse().unwrap(), Duration::from_secs(5));
         let is_timeout = |kind| Error::new("x", kind).is_timeout();
 
-        assert!(is_timeout(ErrorKind::NotFound { after }) && is_timeout(ErrorKind::NoReply { server, after }));
+        assert!(
+            is_timeout(ErrorKind::NotFound { protocol: Protocol::Ca, after })
+                && is_timeout(ErrorKind::NoReply { server, after })
+        );
         assert!(is_timeout(ErrorKind::ConnectionClosed { server }));
         assert!(!is_timeout(ErrorKind::Disconnected { server }) && !is_timeout(ErrorKind::ContextClosed));
     }
 
     #[test]
-    fn an_error_without_a_pv_prints_only_its_kind() {
-        let error = Error::misuse("", "no name");
+    fn an_error_without_a_pv_prints_its_kind_and_advice() {
+        let error = Error::misuse("", "no name", "pass one");
 
-        assert_eq!((error.to_string(), error.pv()), ("no name".into(), ""));
+        assert_eq!((error.to_string(), error.pv()), ("no name; pass one".into(), ""));
     }
 
     #[test]
@@ -455,7 +579,7 @@ mod tests {
         let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
 
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(24));
-        assert!(Error::misuse("x", "y").source().is_none());
+        assert!(Error::misuse("x", "y", "z").source().is_none());
     }
 
     #[test]

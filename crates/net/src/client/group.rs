@@ -236,7 +236,11 @@ impl MonitorGroup {
     /// ```
     pub fn add_channel(&self, channel: &Channel) -> Result<u32, Error> {
         if !channel.core().is_of(&self.context.core) {
-            return Err(Error::misuse(channel.name(), "the channel belongs to another context than the group"));
+            return Err(Error::misuse(
+                channel.name(),
+                "the channel belongs to another context than the group",
+                "open it with the context of the group",
+            ));
         }
         let index = self.core.state.lock().waiting.add();
         let monitor = channel.monitor_rows(self.options, &self.core, index);

@@ -227,19 +227,20 @@ impl Context {
     pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
         let (protocol, name) = Protocol::split(name);
         let protocol = protocol.unwrap_or(self.core.config.default_protocol);
-        let misuse = |reason: &str| Err(Error::misuse(name, reason));
+        let misuse = |reason: &str, advice| Err(Error::misuse(name, reason, advice));
         if name.is_empty() {
-            return misuse("a channel needs a name");
+            return misuse("the name of the channel is empty", "pass the name of a PV, such as \"demo:gap\"");
         }
         let most = name_bytes_max(protocol);
         if name.len() > most {
-            return misuse(&format!("the name has {} bytes; a server accepts at most {most}", name.len()));
+            let reason = format!("the name has {} bytes, but a server accepts at most {most}", name.len());
+            return misuse(&reason, "shorten the name, or the filter in it");
         }
         if name.bytes().any(|byte| byte == 0) {
-            return misuse("a name cannot contain NUL");
+            return misuse("the name contains NUL", "remove it; a name ends before the NUL of a C string");
         }
         if priority > limit::PRIORITY_MAX {
-            return misuse("the priority must be between 0 and 99");
+            return misuse(&format!("the priority {priority} is out of range"), "it must be between 0 and 99");
         }
         self.core.open(protocol).map_err(|error| Error::system(name, error))?;
         let channel = Channel::open(name, protocol, priority, &self.core);

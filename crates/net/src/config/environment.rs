@@ -177,14 +177,23 @@ impl Variables<'_> {
         Ok((plain, encrypted))
     }
 
-    /// Parses addresses. Names are resolved at once, since a server needs them before it starts.
+    /// Parses addresses, each one once: ports do not matter, and a name can have the address of another entry. Names are
+    /// resolved at once, since a server needs them before it starts.
     pub(super) fn addresses(&self, variable: &'static Variable) -> Result<Vec<InterfaceAddress>, ConfigError> {
-        let (mut addresses, names) = self.hosts(variable, 0)?;
+        let (numeric, names) = self.hosts(variable, 0)?;
+        let mut addresses = Vec::new();
+        let mut add = |address: SocketAddr| {
+            let address = InterfaceAddress { ip: address.ip().to_canonical(), ..address.into() };
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        };
+        numeric.into_iter().for_each(&mut add);
         for host in names {
             let resolved = host.resolved().filter(|address| address.is_ipv4() || variable.is_of_pvaccess());
-            addresses.push(resolved.ok_or_else(|| self.found(variable).wrong_part(variable.format, &host.name))?);
+            add(resolved.ok_or_else(|| self.found(variable).wrong_part(variable.format, &host.name))?);
         }
-        Ok(addresses.into_iter().map(InterfaceAddress::from).collect())
+        Ok(addresses)
     }
 
     /// The same for Channel Access.
@@ -254,6 +263,14 @@ impl Variables<'_> {
         }
         if any(|part| part.contains(',')) {
             return Some("not used: the number of routers (,N) of a group".to_owned());
+        }
+        let n_used = match variable.format {
+            ValueFormat::Addresses => self.addresses(variable).ok().map(|addresses| addresses.len()),
+            ValueFormat::Hosts => self.hosts(variable, 0).ok().map(|(addresses, names)| addresses.len() + names.len()),
+            _ => None,
+        };
+        if n_used.is_some_and(|n_used| n_used < found.text.split_whitespace().count()) {
+            return Some("an address is listed more than once".to_owned());
         }
         if variable.format == ValueFormat::TlsOptions {
             return tls::unused_options(&found.text);

@@ -747,6 +747,15 @@ mod tests {
             "it is an error"
         );
         assert_eq!(remark(&[("EPICS_CA_SERVER_PORT", "7")], "EPICS_CA_SERVER_PORT"), None);
+        let twice = Some("an address is listed more than once".to_owned());
+        for (name, list) in [
+            ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1 localhost"),
+            ("EPICS_PVAS_IGNORE_ADDR_LIST", "::1 [::1]:5"),
+            ("EPICS_CA_ADDR_LIST", "a b a"),
+        ] {
+            assert_eq!(remark(&[(name, list)], name), twice, "{list}");
+            assert_eq!(remark(&[(name, "127.0.0.1 127.0.0.2")], name), None);
+        }
     }
 
     #[test]
@@ -757,6 +766,24 @@ mod tests {
 
         assert_eq!(config.search_hosts.len(), 2);
         assert_eq!(config.search_addresses.len(), 2);
+    }
+
+    #[test]
+    fn an_interface_is_listed_once_by_address_name_and_port() {
+        let lookup = table(&[
+            ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1 localhost 127.0.0.1:6000 127.0.0.2 localhost:7"),
+            ("EPICS_CAS_IGNORE_ADDR_LIST", "localhost 127.0.0.1"),
+            ("EPICS_PVAS_INTF_ADDR_LIST", "::1 [::1]:6000 ::ffff:127.0.0.1 localhost 127.0.0.1"),
+        ]);
+
+        let config = server(&lookup).unwrap();
+
+        assert_eq!(config.interfaces, [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)]);
+        assert_eq!(config.ignored, [Ipv4Addr::LOCALHOST]);
+        assert_eq!(
+            config.pva.unwrap().interfaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["::1", "127.0.0.1"]
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ use fodo_pva::client::{Circuit as PvaCircuit, Config, Decoding, Event, PreparedR
 
 pub(crate) use self::assigned::check as check_field;
 use self::conversion::ReplyConversion;
+pub(super) use self::conversion::failure;
 use self::listener::PvaListener;
 pub(crate) use self::operations::value_kind;
 use self::operations::{Caller, ClientOperation, HeldRequest, OperationRole, OperationTables, UpdateDelivery};
@@ -203,7 +204,7 @@ impl PvaMachine {
     #[inline]
     fn start_get(&mut self, sid: Sid, of: OperationUse, open: Ioid, caller: Caller) -> Result<(), Failure> {
         let ioid = self.opened(sid, of, open)?;
-        self.circuit.get(ioid).map_err(conversion::failure)?;
+        self.circuit.get(ioid).map_err(failure)?;
         self.tables.add_caller(ioid, caller);
         Ok(())
     }
@@ -217,7 +218,7 @@ impl PvaMachine {
         value: Value,
     ) -> Result<(), Failure> {
         let ioid = self.opened(sid, of, open)?;
-        self.circuit.put(ioid, value).map_err(conversion::failure)?;
+        self.circuit.put(ioid, value).map_err(failure)?;
         self.tables.add_caller(ioid, caller);
         Ok(())
     }
@@ -231,7 +232,7 @@ impl PvaMachine {
     #[inline(never)]
     fn open(&mut self, sid: Sid, of: OperationUse) -> Result<Ioid, Failure> {
         let task = if of.is_put() { Task::Put } else { Task::Get };
-        let ioid = self.circuit.open(sid, task, Decoding::Flat, of.prepared_request()).map_err(conversion::failure)?;
+        let ioid = self.circuit.open(sid, task, Decoding::Flat, of.prepared_request()).map_err(failure)?;
         self.tables.insert(ClientOperation::new(ioid, sid, OperationRole::Use(of)));
         Ok(ioid)
     }
@@ -258,8 +259,8 @@ impl PvaMachine {
                 (requests::of_monitor(options)?, Decoding::Flat)
             }
         };
-        let ioid = self.circuit.open(sid, Task::Monitor, decoding, &request).map_err(conversion::failure)?;
-        self.circuit.start(ioid).map_err(conversion::failure)?;
+        let ioid = self.circuit.open(sid, Task::Monitor, decoding, &request).map_err(failure)?;
+        self.circuit.start(ioid).map_err(failure)?;
         let delivery = match (decoding, target) {
             (Decoding::Structured, _) => UpdateDelivery::Structure,
             (Decoding::Flat, Some(target)) => UpdateDelivery::Row(target),

@@ -217,7 +217,7 @@ fn read(
             Some(Ok(DiagnosedValue::Structure(structure.into())))
         }
         Event::Done { result: Err(reason), .. } => Some(Err(refusal(reason))),
-        Event::ChannelGone { .. } => Some(Err(Refusal::Channel)),
+        Event::ChannelGone { .. } => Some(Err(Refusal::Channel { text: String::new() })),
         _ => None,
     });
     (known, value.ok())

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{Array, Kind, Scalar, Structure, StructureBuilder, Text, Value};
 use fodo_pva::Cid;
-use fodo_pva::client::{Circuit, Decoding, Event, PreparedRequest, Received, RequestError, Task};
+use fodo_pva::client::{Circuit, Decoding, Event, PreparedRequest, Received, Task};
 use fodo_pva::cursor::{ByteOrder, ByteReader};
 use fodo_pva::frame;
 pub use fodo_pva::guid::Guid;
@@ -44,13 +44,13 @@ use fodo_pva::message::{Answer, Request};
 use fodo_pva::request::PvRequest;
 use fodo_pva::search::{SearchFlags, SearchRequest, SearchResponse, transport, transport_names};
 use fodo_pva::searcher::Transport;
-use fodo_pva::status::RequestStatus;
 use rustix::event::{PollFd, PollFlags};
 
+use super::client::failure;
 use super::direct::{DirectCircuit, DirectFailure, wait};
 use super::search::transports;
 use crate::address_list::{AddressFamilies, AddressList, InterfaceSelection};
-use crate::client::{Error, ErrorKind, Notice, Refusal, WrongReply};
+use crate::client::{Error, ErrorKind, Failure, Notice, Refusal, WrongReply};
 use crate::clock::now;
 use crate::config::{ClientConfig, PvaClientConfig};
 use crate::search_udp::SearchUdp;
@@ -329,9 +329,10 @@ pub fn call(
     let mut argument = Some(argument);
     match direct.until(until, |circuit, event| result_of(circuit, event, &mut argument)) {
         Ok(Ok(result)) => Ok(result),
-        Ok(Err(CallFailure::Refused(refusal))) => Err(failed(ErrorKind::Refused { server, refusal })),
-        Ok(Err(CallFailure::Misuse(reason))) => Err(failed(ErrorKind::Misuse { reason })),
-        Ok(Err(CallFailure::ChannelGone)) | Err(DirectFailure::Closed(_)) => {
+        Ok(Err(Failure::Refused(refusal))) => Err(failed(ErrorKind::Refused { server, refusal })),
+        Ok(Err(Failure::WrongReply(reply))) => Err(failed(ErrorKind::WrongReply { server, reply })),
+        Ok(Err(Failure::Misuse(misuse))) => Err(failed(ErrorKind::Misuse { reason: misuse.0, advice: misuse.1 })),
+        Ok(Err(Failure::Disconnected | Failure::Closed)) | Err(DirectFailure::Closed(_)) => {
             Err(failed(ErrorKind::ConnectionClosed { server }))
         }
         Err(DirectFailure::Timeout) => Err(no_reply()),
@@ -342,50 +343,30 @@ pub fn call(
     }
 }
 
-/// The refusal that a server's status means.
-fn refusal(status: &RequestStatus) -> Refusal {
-    Refusal::Reported { text: status.message.to_string() }
-}
-
-/// Why a call failed.
-enum CallFailure {
-    Refused(Refusal),
-    Misuse(String),
-    /// The server has ended its channel.
-    ChannelGone,
-}
-
-impl From<RequestError> for CallFailure {
-    fn from(error: RequestError) -> CallFailure {
-        match error {
-            RequestError::Refused(status) => CallFailure::Refused(refusal(&status)),
-            other => CallFailure::Misuse(other.to_string()),
-        }
-    }
-}
-
 /// The result of a call, if an event ends it; `None` if the procedure returns nothing. Sends the `argument` once the channel
 /// exists.
 fn result_of(
     circuit: &mut Circuit,
     event: Event,
     argument: &mut Option<Structure>,
-) -> Option<Result<Option<Structure>, CallFailure>> {
-    let failed = |status| Some(Err(CallFailure::Refused(refusal(status))));
+) -> Option<Result<Option<Structure>, Failure>> {
+    let failed = |error| Some(Err(failure(error)));
     match event {
         Event::Created { sid, .. } => {
             let argument = argument.take()?;
             let request = PreparedRequest::new(&PvRequest::default());
             let opened = circuit.open(sid, Task::Rpc, Decoding::Structured, &request);
             let called = opened.and_then(|ioid| circuit.rpc(ioid, argument));
-            called.err().map(|error| Err(error.into()))
+            called.err().and_then(failed)
         }
-        Event::CreateFailed { status, .. } => failed(&status),
-        Event::OpenFailed { reason, .. } => Some(Err(reason.into())),
+        Event::CreateFailed { status, .. } => {
+            Some(Err(Failure::Refused(Refusal::Channel { text: status.message.to_string() })))
+        }
+        Event::OpenFailed { reason, .. } => failed(reason),
         Event::Done { result: Ok(Received::Structure(structure)), .. } => Some(Ok(Some(structure))),
         Event::Done { result: Ok(_), .. } => Some(Ok(None)),
-        Event::Done { result: Err(error), .. } => Some(Err(error.into())),
-        Event::ChannelGone { .. } => Some(Err(CallFailure::ChannelGone)),
+        Event::Done { result: Err(error), .. } => failed(error),
+        Event::ChannelGone { .. } => Some(Err(Failure::Disconnected)),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use fodo_lock::Mutex;
 pub(crate) struct WokenObjects {
     indices: Mutex<BTreeSet<usize>>,
     /// Wakes the thread that drives the engine.
-    driver: Waker,
+    turn_waker: Waker,
 }
 
 /// Wakes one object.
@@ -21,8 +21,8 @@ struct ObjectWaker {
 }
 
 impl WokenObjects {
-    pub fn new(driver: Waker) -> Arc<WokenObjects> {
-        Arc::new(WokenObjects { indices: Mutex::default(), driver })
+    pub fn new(turn_waker: Waker) -> Arc<WokenObjects> {
+        Arc::new(WokenObjects { indices: Mutex::default(), turn_waker })
     }
 
     /// A waker of the object with this index. After a reset it has no effect on the new objects.
@@ -47,7 +47,7 @@ impl Wake for ObjectWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         let is_first = self.woken.indices.lock().insert(self.index);
         if is_first {
-            self.woken.driver.wake_by_ref();
+            self.woken.turn_waker.wake_by_ref();
         }
     }
 }

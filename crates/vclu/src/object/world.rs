@@ -97,14 +97,14 @@ pub(crate) struct Outside {
     /// The connections of MQTT and HTTP.
     pub network: Arc<CluNetwork>,
     /// Wakes the thread that drives the engine.
-    pub driver: Waker,
+    pub turn_waker: Waker,
 }
 
 impl Outside {
-    pub fn new(config: &VcluConfig, log: Arc<CluLog>, driver: Waker) -> Outside {
+    pub fn new(config: &VcluConfig, log: Arc<CluLog>, turn_waker: Waker) -> Outside {
         let network = Arc::new(CluNetwork::new(config, &log));
         let pv_client = PvClient::new(config.pv_client.clone());
-        Outside { log, storage: config.storage.clone(), pv_client, peers: config.peers.clone(), network, driver }
+        Outside { log, storage: config.storage.clone(), pv_client, peers: config.peers.clone(), network, turn_waker }
     }
 }
 
@@ -179,7 +179,7 @@ impl World {
             events: VecDeque::new(),
             fired: BTreeMap::new(),
             subscriptions: Vec::new(),
-            woken: WokenObjects::new(outside.driver),
+            woken: WokenObjects::new(outside.turn_waker),
             call_wait: CallWait::InCoroutine,
             awaited: None,
             results: BTreeMap::new(),

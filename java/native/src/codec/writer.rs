@@ -117,6 +117,7 @@ impl ReplyWriter {
         self.text(&failure.pv);
         self.text(&failure.reason);
         self.text(&failure.server);
+        self.text(failure.advice);
     }
 
     pub fn info_body(&mut self, protocol: Protocol, facts: &ChannelFacts) {

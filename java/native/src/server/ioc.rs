@@ -210,10 +210,10 @@ fn served(
 ) -> Result<RunningIoc, IocError> {
     let mut ioc = builder.build()?;
     if let Some(config) = links {
-        ioc = ioc.linked(config);
+        ioc = ioc.with_links(config);
     }
     if access.is_some() {
-        ioc = ioc.guarded(Policy { access_file: access, ..Policy::default() })?;
+        ioc = ioc.with_policy(Policy { access_file: access, ..Policy::default() })?;
     }
     for warning in ioc.access_warnings().iter().chain(ioc.autosave_warnings()) {
         queue.line(Level::Warning, warning.clone());

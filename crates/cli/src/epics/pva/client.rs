@@ -11,7 +11,7 @@ use fodo_net::{
 
 use crate::client::Deadline;
 use crate::epics::network;
-use crate::exit::explain_named;
+use crate::exit::explain;
 use crate::local_time::Clock;
 use crate::notices;
 
@@ -79,7 +79,7 @@ impl PvaNetwork {
 /// A context of the environment variables, whose notices are printed on stderr.
 pub fn context() -> Result<Context, Error> {
     network::context(|notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now()))
-        .map_err(|reason| Error::new("", ErrorKind::Misuse { reason }))
+        .map_err(|reason| Error::misuse("", reason, ""))
 }
 
 /// The name of a PV as a name of pvAccess, because these tools know no schemes.
@@ -140,8 +140,8 @@ pub fn message(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Refused { refusal: Refusal::Reported { text }, .. } => text.to_string(),
         ErrorKind::NotFound { .. } | ErrorKind::NoReply { .. } => "Timeout".to_owned(),
-        ErrorKind::Misuse { reason } => reason.clone(),
-        _ => explain_named(error.pv(), Protocol::Pva, error),
+        ErrorKind::Misuse { reason, .. } => reason.clone(),
+        _ => explain(error),
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         let reported = Refusal::Reported { text: "not now".into() };
         let refused = error(ErrorKind::Refused { server, refusal: reported });
         let silent = error(ErrorKind::NoReply { server, after: Duration::from_secs(1) });
-        let misuse = error(ErrorKind::Misuse { reason: "no such field".to_owned() });
+        let misuse = Error::misuse("pva://x", "no such field", "");
         let closed = error(ErrorKind::ConnectionClosed { server });
 
         assert_eq!([&refused, &silent, &misuse].map(message), ["not now", "Timeout", "no such field"]);

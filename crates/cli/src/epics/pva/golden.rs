@@ -258,7 +258,9 @@ impl PvaGolden {
     }
 
     fn known(&self, name: &str, timeout: Duration) -> Result<&Structure, Error> {
-        self.pvs.get(name).ok_or_else(|| Error::new(name, ErrorKind::NotFound { after: timeout }))
+        self.pvs
+            .get(name)
+            .ok_or_else(|| Error::new(name, ErrorKind::NotFound { protocol: fodo_net::Protocol::Pva, after: timeout }))
     }
 
     /// What the server sends for a request.

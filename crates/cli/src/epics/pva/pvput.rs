@@ -69,10 +69,10 @@ pub fn run(
         write!(outlet.out, "{label}{}", pvdata::text(structure, &print))
     };
     let get = |client: &mut dyn StructureClient| {
-        client.get(std::slice::from_ref(name), &request, options.timeout).pop().unwrap_or_else(|| {
-            let reason = "no result".to_owned();
-            Err(fodo_net::Error::new(name.as_str(), fodo_net::ErrorKind::Misuse { reason }))
-        })
+        client
+            .get(std::slice::from_ref(name), &request, options.timeout)
+            .pop()
+            .unwrap_or_else(|| Err(fodo_net::Error::misuse(name.as_str(), "no result", "")))
     };
     let old = match get(client) {
         Ok(old) => old,

@@ -19,7 +19,7 @@ impl CheckedPut {
     /// The value to send to this channel.
     pub(crate) fn accepted(&self, server_channel: ServerChannel, protocol: Protocol) -> Result<Value, Failure> {
         let ServerChannel { kind, count, .. } = server_channel;
-        AcceptedValues::of_channel(kind, count, protocol).accept(self.value.clone()).map_err(Failure::Misuse)
+        AcceptedValues::of_channel(kind, count, protocol).accept(self.value.clone()).map_err(Failure::unsendable)
     }
 
     pub(crate) fn n_bytes(&self) -> usize {
@@ -39,7 +39,7 @@ impl Channel {
     /// use fodo_net::ErrorKind;
     ///
     /// let error = context.channel("demo:gap")?.start_checked_put("wide", true).wait().unwrap_err();
-    /// let ErrorKind::Misuse { reason } = error.kind() else { panic!("{error}") };
+    /// let ErrorKind::Misuse { reason, .. } = error.kind() else { panic!("{error}") };
     /// assert_eq!(reason, "expected a number, not the text \"wide\"");
     /// # Ok::<(), fodo_net::Error>(())
     /// ```

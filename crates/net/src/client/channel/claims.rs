@@ -180,7 +180,7 @@ mod tests {
         for (trouble, next) in [
             (Trouble::NoReply(encrypted), Some((name_server, Transport::Tcp))),
             (Trouble::Refused(encrypted, Refusal::Connection), Some((name_server, Transport::Tcp))),
-            (Trouble::Refused(encrypted, Refusal::Channel), None),
+            (Trouble::Refused(encrypted, Refusal::Channel { text: String::new() }), None),
             (Trouble::Handshake(encrypted, "expired".into()), None),
             (Trouble::NoReply(name_server), by_tls),
         ] {

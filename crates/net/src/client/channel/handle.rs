@@ -66,7 +66,7 @@ pub struct Channel(Arc<ChannelCore>);
 
 impl Clone for Channel {
     fn clone(&self) -> Channel {
-        // Cannot overflow: four billion clones need more memory than the machine has.
+        // Cannot overflow: four billion clones need more memory than a host has.
         self.0.n_handles.fetch_add(1, Ordering::Relaxed);
         Channel(self.0.clone())
     }
@@ -148,12 +148,12 @@ impl Channel {
     /// # let (_server, context) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demo/server.rs"));
     /// use std::time::Duration;
     ///
-    /// use fodo_net::ErrorKind;
+    /// use fodo_net::{ErrorKind, Protocol};
     ///
     /// let absent = context.channel("demo:absent")?;
     /// let error = absent.why_inactive(Duration::ZERO).unwrap();
     ///
-    /// assert_eq!(error.kind(), &ErrorKind::NotFound { after: Duration::ZERO });
+    /// assert_eq!(error.kind(), &ErrorKind::NotFound { protocol: Protocol::Ca, after: Duration::ZERO });
     /// # Ok::<(), fodo_net::Error>(())
     /// ```
     pub fn why_inactive(&self, waited: Duration) -> Option<Error> {

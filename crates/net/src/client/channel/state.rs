@@ -206,9 +206,9 @@ mod tests {
 
         until.failed(Trouble::NoReply(one));
         assert!(matches!(until.trouble, Some(Trouble::NoReply(server)) if server == one));
-        until.failed(Trouble::Refused(one, Refusal::Channel));
+        until.failed(Trouble::Refused(one, Refusal::Channel { text: String::new() }));
         until.failed(Trouble::NoReply(other));
-        assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Channel)) if server == one));
+        assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Channel { .. })) if server == one));
         until.failed(Trouble::Refused(other, Refusal::Connection));
         assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Connection)) if server == other));
     }

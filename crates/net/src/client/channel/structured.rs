@@ -14,8 +14,10 @@ use crate::protocol::Protocol;
 use crate::pva::client::of_structure_monitor;
 
 /// Why a request for structures fails with Channel Access.
-pub(in crate::client) const ONLY_PVA: &str =
-    "structures, calls and processing require pvAccess; request the PV with \"pva://\"";
+pub(in crate::client) const ONLY_PVA: &str = "structures, calls and processing require pvAccess";
+
+/// What to do then.
+pub(in crate::client) const REQUEST_WITH_PVA: &str = "request the PV with \"pva://\"";
 
 /// Structures, calls and processing. With Channel Access these operations fail at once with
 /// [`ErrorKind::Misuse`](crate::ErrorKind::Misuse).
@@ -286,7 +288,7 @@ impl Channel {
     ) -> Operation<T> {
         match self.core().protocol() {
             Protocol::Pva => self.start(OperationTask::Structured(task.into()), is_driven),
-            Protocol::Ca => self.failed(Error::misuse(self.name(), ONLY_PVA)),
+            Protocol::Ca => self.failed(Error::misuse(self.name(), ONLY_PVA, REQUEST_WITH_PVA)),
         }
     }
 }

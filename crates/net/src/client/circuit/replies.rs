@@ -230,7 +230,7 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => {
-                    self.channel_refused(state, cid, Refusal::Channel);
+                    self.channel_refused(state, cid, Refusal::Channel { text: String::new() });
                 }
                 Event::Complaint { about, status, text } => {
                     self.request_rejected(state, about, Refusal::of(status, text));
@@ -280,7 +280,7 @@ impl Circuit {
             Some(kind) => self.created(state, cid, ServerChannel { sid, kind, count }),
             None => {
                 state.machine.clear(cid, Some(sid));
-                self.channel_refused(state, cid, Refusal::Channel);
+                self.channel_refused(state, cid, Refusal::Channel { text: String::new() });
             }
         }
     }

@@ -10,8 +10,7 @@ use fodo_engine::role::Reader;
 
 use super::super::Error;
 use super::super::batch::{Batch, BatchEnd, Failure, PieceEnd};
-use super::super::channel::ONLY_PVA;
-use super::super::channel::{ChannelCore, Elsewhere};
+use super::super::channel::{ChannelCore, ONLY_PVA, OtherRoute, REQUEST_WITH_PVA};
 use super::super::operation::{AlreadyEnded, OperationCore, OperationOutcome, OperationTask};
 use super::{Circuit, CircuitPhase, ClientMachine, Expected, InProgress, ServerChannel, State, Unsent};
 use crate::{Protocol, limit};
@@ -100,14 +99,14 @@ impl Circuit {
     }
 
     /// Issues some of the `operations`, given by their indices, and sends them, so that the server can work meanwhile.
-    /// Adds the indices of issued operations to `issued`, and calls `elsewhere` for the others.
+    /// Adds the indices of issued operations to `issued`, and calls `reroute` for the others.
     pub(in crate::client) fn issue_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
         operations: &mut impl Iterator<Item = usize>,
         operation_at: &impl Fn(usize) -> (&'a ChannelCore, &'a OperationTask),
         issued: &mut Vec<usize>,
-        elsewhere: &mut impl FnMut(usize, Elsewhere),
+        reroute: &mut impl FnMut(usize, OtherRoute),
     ) -> PieceEnd {
         let mut state = self.state.lock();
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
@@ -125,7 +124,7 @@ impl Circuit {
             let server_channel = match channel.server_channel_for(task, self) {
                 Ok(server_channel) => server_channel,
                 Err(other) => {
-                    elsewhere(index, other);
+                    reroute(index, other);
                     continue;
                 }
             };
@@ -135,7 +134,7 @@ impl Circuit {
                 batch.issued(channel.cid(), expected);
                 issued.push(index);
             } else {
-                elsewhere(index, Elsewhere::Individually);
+                reroute(index, OtherRoute::Individually);
             }
         }
         if end != PieceEnd::More
@@ -328,7 +327,7 @@ impl State {
                 let value = put.accepted(server_channel, Protocol::Ca)?;
                 self.write(server_channel, &value, put.is_confirmed.then_some(ioid))
             }
-            OperationTask::Structured(_) => Err(Failure::Misuse(ONLY_PVA.into())),
+            OperationTask::Structured(_) => Err(Failure::misuse(ONLY_PVA, REQUEST_WITH_PVA)),
         }
     }
 
@@ -366,7 +365,7 @@ impl State {
                 return machine.put_unconfirmed(server_channel.sid, value);
             }
         };
-        let dbr = server_channel.put_type(value).map_err(Failure::Misuse)?;
+        let dbr = server_channel.put_type(value)?;
         let characters = match value {
             Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
             _ => None,
@@ -374,7 +373,7 @@ impl State {
         let before = machine.pending_bytes();
         machine
             .write(server_channel.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
-            .map_err(|error| Failure::Misuse(error.to_string()))?;
+            .map_err(Failure::unsendable)?;
         self.request_bytes_max = self.request_bytes_max.max(machine.pending_bytes() - before);
         Ok(())
     }

@@ -4,7 +4,7 @@ use fodo_ca::dbr::{self, AttributeLevel, DbrType};
 use fodo_data::{Array, Kind, STRING_BYTES_MAX, Scalar, Text, Value};
 use fodo_engine::Sid;
 
-use super::super::{Detail, Request, WrongReply};
+use super::super::{Detail, Failure, Request, WrongReply};
 
 /// The server's number, the element type and the element count of an active channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +100,9 @@ impl ServerChannel {
     /// The DBR type with which a value is put.
     ///
     /// A text that is too long for a string is sent as characters if the channel has them. A shorter text is sent as a
-    /// string, which the server converts to characters there. Fails, with the reason, for a text that would be
+    /// string, which the server converts to characters there. Fails for a text that would be
     /// truncated.
-    pub(super) fn put_type(&self, value: &Value) -> Result<DbrType, String> {
+    pub(super) fn put_type(&self, value: &Value) -> Result<DbrType, Failure> {
         let n_bytes = match value {
             Value::Scalar(Scalar::Text(text)) => text.len(),
             Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).max().unwrap_or(0),
@@ -111,10 +111,9 @@ impl ServerChannel {
         match n_bytes {
             0..=STRING_BYTES_MAX => Ok(dbr::put_type(value)),
             _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, AttributeLevel::Plain)),
-            _ => Err(format!(
-                "the string has {n_bytes} bytes, but the type allows at most {}; append $ to the field name to \
-                 write it as characters",
-                STRING_BYTES_MAX
+            _ => Err(Failure::misuse(
+                format!("the string has {n_bytes} bytes, but the type allows at most {STRING_BYTES_MAX}"),
+                "append $ to the field name to write it as characters",
             )),
         }
     }
@@ -185,17 +184,18 @@ mod tests {
         let texts = Value::Array(Array::Text(vec![Text::from("a"), Text::from("b".repeat(40).as_str())].into()));
         let characters = server_channel(Kind::U8, 100);
 
-        assert_eq!(characters.put_type(&fits), Ok(DbrType(0)));
-        assert_eq!(characters.put_type(&long), Ok(DbrType(4)));
+        assert_eq!(characters.put_type(&fits).ok(), Some(DbrType(0)));
+        assert_eq!(characters.put_type(&long).ok(), Some(DbrType(4)));
         for (server_channel, value) in [
             (server_channel(Kind::Text, 1), &long),
             (server_channel(Kind::U8, 1), &long),
             (server_channel(Kind::Text, 9), &texts),
         ] {
-            let reason = server_channel.put_type(value).unwrap_err();
+            let Err(Failure::Misuse(misuse)) = server_channel.put_type(value) else { panic!("{value:?}") };
+            let reason = misuse.0;
             assert!(reason.contains("40 bytes") && reason.contains("at most 39"), "{reason}");
         }
-        assert_eq!(server_channel(Kind::F64, 1).put_type(&Value::from(1.5)), Ok(DbrType(6)));
+        assert_eq!(server_channel(Kind::F64, 1).put_type(&Value::from(1.5)).ok(), Some(DbrType(6)));
     }
 
     #[test]

@@ -81,16 +81,16 @@ impl ReplyConversion {
 
 /// Why a request failed.
 #[cold]
-pub(super) fn failure(error: RequestError) -> Failure {
+pub(in crate::pva) fn failure(error: RequestError) -> Failure {
     match error {
         RequestError::Refused(status) => Failure::Refused(refusal(&status)),
         RequestError::NoSuchChannel | RequestError::NoSuchOperation => Failure::Disconnected,
         RequestError::TypesTooLarge => Failure::Refused(Refusal::Reported { text: error.to_string() }),
-        RequestError::Value(_)
-        | RequestError::TooLarge
-        | RequestError::QueueFull
-        | RequestError::TooManyOperations
-        | RequestError::OtherTask => Failure::Misuse(error.to_string()),
+        RequestError::Value(_) => Failure::unsendable(error),
+        RequestError::TooLarge => Failure::misuse(error.to_string(), "send fewer elements at once"),
+        RequestError::QueueFull | RequestError::TooManyOperations | RequestError::OtherTask => {
+            Failure::misuse(error.to_string(), "wait until some of them have ended")
+        }
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn refusal(status: &RequestStatus) -> Refusal {
 pub(super) fn refused_put(cid: Cid, failure: Failure) -> Option<CircuitEvent> {
     let refusal = match failure {
         Failure::Refused(refusal) => refusal,
-        Failure::Misuse(text) => Refusal::Reported { text },
+        Failure::Misuse(misuse) => Refusal::Reported { text: format!("{}; {}", misuse.0, misuse.1) },
         Failure::WrongReply(reply) => Refusal::Reported { text: reply.to_string() },
         Failure::Disconnected | Failure::Closed => return None,
     };

@@ -108,11 +108,13 @@ impl<R: Replies> PvaListener<'_, R> {
                     self.events.push(CircuitEvent::Confirmed { cid, sid });
                 }
             }
-            Event::CreateFailed { cid, .. } => self.channel_refused(cid, Refusal::Channel),
+            Event::CreateFailed { cid, status } => {
+                self.channel_refused(cid, Refusal::Channel { text: status.message.to_string() });
+            }
             // A second confirmation of the channel has another number, and is not used.
             Event::ChannelGone { cid, sid } if self.tables.sid(cid) == Some(sid) => {
                 self.tables.remove_channel(sid);
-                self.channel_refused(cid, Refusal::Channel);
+                self.channel_refused(cid, Refusal::Channel { text: String::new() });
             }
             Event::ChannelGone { .. } => {}
             Event::Described { ioid, result } => {

@@ -369,7 +369,10 @@ impl OperationTables {
         let Some(channel) = self.channels.get_mut(&sid) else { return Err(Failure::Disconnected) };
         if channel.held.len() >= limit::HELD_REQUESTS {
             let most = limit::HELD_REQUESTS;
-            return Err(Failure::Misuse(format!("{most} requests wait for puts of the channel, which is the maximum")));
+            return Err(Failure::misuse(
+                format!("{most} requests wait for puts of the channel, which is the maximum"),
+                "wait until some of them have ended",
+            ));
         }
         self.unsent_bytes += request.bytes();
         channel.held.push_back(request);

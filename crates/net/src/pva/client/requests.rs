@@ -82,7 +82,7 @@ impl OperationUse {
 
 #[cold]
 fn only_ca(what: &str) -> Failure {
-    Failure::Misuse(format!("{what} is available with Channel Access only; request the PV with \"ca://\""))
+    Failure::misuse(format!("{what} is available with Channel Access only"), "request the PV with \"ca://\"")
 }
 
 /// The pvRequest of a monitor. Fails if it requests attributes of Channel Access.
@@ -184,8 +184,9 @@ mod tests {
     #[test]
     fn attributes_of_channel_access_are_an_error_with_the_way_out() {
         for detail in [Detail::AcknowledgeState, Detail::ClassName] {
-            let Err(Failure::Misuse(reason)) = OperationUse::of_get(detail) else { panic!("{detail:?}") };
-            assert!(reason.contains("Channel Access only") && reason.contains("ca://"), "{reason}");
+            let Err(Failure::Misuse(misuse)) = OperationUse::of_get(detail) else { panic!("{detail:?}") };
+            let (reason, advice) = *misuse;
+            assert!(reason.contains("Channel Access only") && advice.contains("ca://"), "{reason}; {advice}");
         }
     }
 }

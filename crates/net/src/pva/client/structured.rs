@@ -206,7 +206,10 @@ impl PvaMachine {
 #[cold]
 fn too_many() -> Failure {
     let most = limit::STRUCTURED_OPERATIONS;
-    Failure::Misuse(format!("{most} requests with different pvRequests are in progress, which is the maximum"))
+    Failure::misuse(
+        format!("{most} requests with different pvRequests are in progress, which is the maximum"),
+        "wait until one of them has ended",
+    )
 }
 
 /// The type of the field at a path; the empty path is the whole type.
@@ -220,13 +223,17 @@ pub(super) fn field_type(kind: Arc<StructureType>, path: &str) -> Result<Arc<Str
 
 #[cold]
 fn no_such_field(path: &str) -> Failure {
-    Failure::Misuse(format!("the PV has no field \"{path}\""))
+    Failure::misuse(format!("the PV has no field \"{path}\""), "describe the PV to see its fields")
 }
 
 /// The structure that a put sends: only the fields that the caller sets are marked.
 fn changed_fields(kind: &Arc<StructureType>, task: &StructuredTask) -> Result<Structure, Failure> {
     match task {
-        StructuredTask::Put(_, fields) => assigned::structure(kind, fields).map_err(Failure::Misuse),
+        StructuredTask::Put(_, fields) => {
+            let failed =
+                |reason: String| Failure::misuse(reason, "set fields that the PV has, to values of their types");
+            assigned::structure(kind, fields).map_err(failed)
+        }
         _ => Ok(Structure::new(kind.clone())),
     }
 }

@@ -288,7 +288,13 @@ fn a_channel_that_the_server_does_not_have_is_refused() {
     dialog.client.create(Cid(7), "absent", dialog.now);
     dialog.run();
 
-    assert_eq!(dialog.events, [CircuitEvent::Refused { cid: Cid(7), refusal: Refusal::Channel }]);
+    assert_eq!(
+        dialog.events,
+        [CircuitEvent::Refused {
+            cid: Cid(7),
+            refusal: Refusal::Channel { text: "there is no PV with this name".into() }
+        }]
+    );
     assert!(dialog.client.holds_nothing());
 }
 

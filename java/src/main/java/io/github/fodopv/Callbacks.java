@@ -33,7 +33,7 @@ final class Callbacks implements Runnable {
     static Callbacks start(Library library, long context, BiConsumer<String, Throwable> onFailure) {
         long queue = library.natives().queueCreate(context);
         if (queue == 0) {
-            throw new ClosedException("", "the context is closed; create a new one");
+            throw new ClosedException("", "the context is closed", "", "create a new one");
         }
         Callbacks callbacks = new Callbacks(library, queue, onFailure);
         library.releaseWith(callbacks, queue);

@@ -4,11 +4,11 @@ package io.github.fodopv;
 public final class ClosedException extends PvException {
     private static final long serialVersionUID = 1;
 
-    ClosedException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    ClosedException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 
     ClosedException(String pv, String reason) {
-        super(pv, reason, "");
+        super(pv, reason, "", "");
     }
 }

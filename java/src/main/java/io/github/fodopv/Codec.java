@@ -22,7 +22,8 @@ import java.util.function.Function;
  *
  * <pre>
  * replies:
- *  0 NOTHING   1 ERROR u8 class, str pv, str reason, str server   2 HANDLE i64   3 PENDING i64
+ *  0 NOTHING   1 ERROR u8 class, str pv, str reason, str server, str advice   2 HANDLE i64
+ *  3 PENDING i64
  *  4 READING   u8 severity, u16 status, i64 unix s (i64::MIN: no time), u32 nanos, i32 user tag, str message, value,
  *              u8 hasMeta [meta]
  *  5 STRUCTURE value of tag 4
@@ -132,7 +133,7 @@ final class Codec {
     static PvException error(String pv, ByteBuffer in) {
         int errorClass = in.get() & 0xff;
         String name = text(in);
-        return PvException.of(errorClass, pv.isEmpty() ? name : pv, text(in), text(in));
+        return PvException.of(errorClass, pv.isEmpty() ? name : pv, text(in), text(in), text(in));
     }
 
     /** The tag of a reply; throws the error that an ERROR contains. */
@@ -263,7 +264,7 @@ final class Codec {
         PvException error = error(pv, in);
         return error instanceof RefusedException refused
                 ? refused
-                : new RefusedException(error.pv(), error.reason(), error.server().orElse(""));
+                : new RefusedException(error.pv(), error.reason(), error.server().orElse(""), error.advice().orElse(""));
     }
 
     static MonitorCounts monitorCounts(ByteBuffer in) {

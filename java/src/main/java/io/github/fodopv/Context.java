@@ -363,7 +363,7 @@ public final class Context implements AutoCloseable {
             Poll poll = pauseNs -> natives().noticeNext(handle, pauseNs, scratch.address(), scratch.capacity());
             return waitFor("", nanos("", timeout), scratch, poll, in -> switch (Codec.successTag(in)) {
                 case Codec.TEXT -> Optional.of(Codec.text(in));
-                case Codec.CLOSED -> throw new ClosedException("", "the context is closed; create a new one");
+                case Codec.CLOSED -> throw new ClosedException("", "the context is closed", "", "create a new one");
                 default -> null;
             }).orElse(Optional.empty());
         } finally {
@@ -535,7 +535,7 @@ public final class Context implements AutoCloseable {
         } catch (TimeoutException e) {
             future.cancel(false);
             throw new NoAnswerException(
-                    pv, "the operation has not ended in time: a callback keeps the thread fodo-callbacks busy", "");
+                    pv, "the operation has not ended in time: a callback keeps the thread fodo-callbacks busy", "", "");
         } catch (InterruptedException e) {
             future.cancel(false);
             Thread.currentThread().interrupt();

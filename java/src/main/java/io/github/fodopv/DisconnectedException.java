@@ -4,7 +4,7 @@ package io.github.fodopv;
 public final class DisconnectedException extends PvException {
     private static final long serialVersionUID = 1;
 
-    DisconnectedException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    DisconnectedException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 }

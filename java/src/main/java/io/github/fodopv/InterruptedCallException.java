@@ -5,6 +5,6 @@ public final class InterruptedCallException extends PvException {
     private static final long serialVersionUID = 1;
 
     InterruptedCallException(String pv, String reason) {
-        super(pv, reason, "");
+        super(pv, reason, "", "");
     }
 }

@@ -202,7 +202,7 @@ public final class IocRecord {
                 return;
             }
             if (left <= 0) {
-                throw new NoAnswerException(name, "the put has not ended within " + timeout.toMillis() + " ms", "");
+                throw new NoAnswerException(name, "the put has not ended within " + timeout.toMillis() + " ms", "", "");
             }
             if (Thread.currentThread().isInterrupted()) {
                 throw new InterruptedCallException(name, "the wait for the put was interrupted");

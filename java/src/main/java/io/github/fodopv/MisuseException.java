@@ -4,11 +4,11 @@ package io.github.fodopv;
 public final class MisuseException extends PvException {
     private static final long serialVersionUID = 1;
 
-    MisuseException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    MisuseException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 
     MisuseException(String pv, String reason) {
-        super(pv, reason, "");
+        super(pv, reason, "", "");
     }
 }

@@ -4,7 +4,7 @@ package io.github.fodopv;
 public final class NoAnswerException extends PvException {
     private static final long serialVersionUID = 1;
 
-    NoAnswerException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    NoAnswerException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 }

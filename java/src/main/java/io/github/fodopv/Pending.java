@@ -62,7 +62,7 @@ final class Pending<R> extends CompletableFuture<R> implements Sink {
 
     @Override
     public void closed() {
-        end(() -> completeExceptionally(new ClosedException(pv, "the context is closed; create a new one")));
+        end(() -> completeExceptionally(new ClosedException(pv, "the context is closed", "", "create a new one")));
     }
 
     private void end(Runnable completion) {

@@ -24,12 +24,15 @@ public abstract sealed class PvException extends RuntimeException
     private final String reason;
     /** The address of the server; empty without one. */
     private final String server;
+    /** What to do; empty where the reason says it. */
+    private final String advice;
 
-    PvException(String pv, String reason, String server) {
-        super(pv.isEmpty() ? reason : "\"" + pv + "\": " + reason);
+    PvException(String pv, String reason, String server, String advice) {
+        super((pv.isEmpty() ? "" : "\"" + pv + "\": ") + reason + (advice.isEmpty() ? "" : "; " + advice));
         this.pv = pv;
         this.reason = reason;
         this.server = server;
+        this.advice = advice;
     }
 
     /**
@@ -47,7 +50,7 @@ public abstract sealed class PvException extends RuntimeException
     }
 
     /**
-     * What happened, without the name of the PV.
+     * What happened, without the name of the PV and without advice.
      *
      * @return a text
      * @roundTrips none
@@ -74,17 +77,31 @@ public abstract sealed class PvException extends RuntimeException
         return server.isEmpty() ? Optional.empty() : Optional.of(server);
     }
 
+    /**
+     * What to do about it, or what to check.
+     *
+     * @return a text; empty where the reason says it, or only the server can
+     * @roundTrips none
+     * @thread any
+     * @blocks never
+     * @bounds none
+     * @fails never
+     */
+    public Optional<String> advice() {
+        return advice.isEmpty() ? Optional.empty() : Optional.of(advice);
+    }
+
     /** The exception of this class of the encoding. */
-    static PvException of(int errorClass, String pv, String reason, String server) {
+    static PvException of(int errorClass, String pv, String reason, String server, String advice) {
         return switch (errorClass) {
-            case 0 -> new NotFoundException(pv, reason, server);
-            case 1 -> new NoAnswerException(pv, reason, server);
-            case 2 -> new RefusedException(pv, reason, server);
-            case 3 -> new DisconnectedException(pv, reason, server);
-            case 4 -> new MisuseException(pv, reason, server);
-            case 5 -> new ClosedException(pv, reason, server);
-            case 6 -> new WrongReplyException(pv, reason, server);
-            default -> new SystemException(pv, reason, server);
+            case 0 -> new NotFoundException(pv, reason, server, advice);
+            case 1 -> new NoAnswerException(pv, reason, server, advice);
+            case 2 -> new RefusedException(pv, reason, server, advice);
+            case 3 -> new DisconnectedException(pv, reason, server, advice);
+            case 4 -> new MisuseException(pv, reason, server, advice);
+            case 5 -> new ClosedException(pv, reason, server, advice);
+            case 6 -> new WrongReplyException(pv, reason, server, advice);
+            default -> new SystemException(pv, reason, server, advice);
         };
     }
 }

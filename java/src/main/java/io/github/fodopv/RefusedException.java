@@ -4,7 +4,7 @@ package io.github.fodopv;
 public final class RefusedException extends PvException {
     private static final long serialVersionUID = 1;
 
-    RefusedException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    RefusedException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 }

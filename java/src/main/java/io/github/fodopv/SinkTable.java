@@ -17,7 +17,7 @@ final class SinkTable {
 
     synchronized long add(Sink sink) {
         if (isClosed) {
-            throw new ClosedException("", "the context is closed; create a new one");
+            throw new ClosedException("", "the context is closed", "", "create a new one");
         }
         int place = freeLength > 0 ? free[--freeLength] : newPlace();
         nUses++;

@@ -4,11 +4,11 @@ package io.github.fodopv;
 public final class SystemException extends PvException {
     private static final long serialVersionUID = 1;
 
-    SystemException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    SystemException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 
     SystemException(String pv, String reason) {
-        super(pv, reason, "");
+        super(pv, reason, "", "");
     }
 }

@@ -116,12 +116,12 @@ record ValueType<T>(Class<T> type, int kind, boolean isArray, Read<T> read, Writ
             return type.cast(structure);
         }
         throw new WrongReplyException(pv,
-                "the server sent a structure where " + type.getTypeName() + " was requested; use Value.class", "");
+                "the server sent a structure where " + type.getTypeName() + " was requested", "", "use Value.class");
     }
 
     private WrongReplyException notConverted(String pv, MisuseException e) {
         return new WrongReplyException(pv,
-                "what the server sent cannot be converted to " + type.getTypeName() + ": " + e.reason(), "");
+                "what the server sent cannot be converted to " + type.getTypeName() + ": " + e.reason(), "", "");
     }
 
     private static double readDouble(Codec codec, ByteBuffer in) {

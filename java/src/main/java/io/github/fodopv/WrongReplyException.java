@@ -4,7 +4,7 @@ package io.github.fodopv;
 public final class WrongReplyException extends PvException {
     private static final long serialVersionUID = 1;
 
-    WrongReplyException(String pv, String reason, String server) {
-        super(pv, reason, server);
+    WrongReplyException(String pv, String reason, String server, String advice) {
+        super(pv, reason, server, advice);
     }
 }

@@ -79,7 +79,7 @@ class CallsTest {
             boolean isLate = (Long) arguments[2] >= 0;
             return fake.reply(arguments[3], out -> {
                 if (isLate) {
-                    out.put((byte) Codec.ERROR).put((byte) 0).putInt(0).putInt(0).putInt(0);
+                    out.put((byte) Codec.ERROR).put((byte) 0).putInt(0).putInt(0).putInt(0).putInt(0);
                 } else {
                     pending(out);
                 }
@@ -101,7 +101,8 @@ class CallsTest {
         List<Long> timeouts = new ArrayList<>();
         fake.set("run", arguments -> {
             timeouts.add((Long) arguments[3]);
-            return fake.reply(arguments[4], out -> out.put((byte) Codec.ERROR).put((byte) 0).putInt(0).putInt(0).putInt(0));
+            return fake.reply(arguments[4], out ->
+                    out.put((byte) Codec.ERROR).put((byte) 0).putInt(0).putInt(0).putInt(0).putInt(0));
         });
         Duration timeout = Duration.ofSeconds(7);
 
@@ -289,7 +290,7 @@ class CallsTest {
     @Test
     void aFutureThatCannotStartFailsWithTheReason() {
         fake.set("start", arguments -> fake.reply(arguments[5], out ->
-                out.put((byte) Codec.ERROR).put((byte) 5).putInt(0).putInt(0).putInt(0)));
+                out.put((byte) Codec.ERROR).put((byte) 5).putInt(0).putInt(0).putInt(0).putInt(0)));
 
         try (Context context = context(builder -> { }); Channel<Double> channel = channel(context)) {
             CompletionException error = assertThrows(CompletionException.class, () -> channel.getAsync().join());

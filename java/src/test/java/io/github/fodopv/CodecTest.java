@@ -304,14 +304,16 @@ class CodecTest {
                 SystemException.class, SystemException.class};
         for (int errorClass = 0; errorClass < classes.length; errorClass++) {
             Scratch scratch = scratch();
-            scratch.u8(Codec.ERROR).u8(errorClass).text("a:pv").text("what happened").text("127.0.0.1:5064");
+            scratch.u8(Codec.ERROR).u8(errorClass).text("a:pv").text("what happened").text("127.0.0.1:5064").text("try again");
 
             PvException error = assertThrows(PvException.class,
                     () -> Codec.expect(Codec.NOTHING, scratch.reply(scratch.written())));
 
             assertEquals(classes[errorClass], error.getClass());
-            assertEquals("\"a:pv\": what happened", error.getMessage());
+            assertEquals("\"a:pv\": what happened; try again", error.getMessage());
             assertEquals("a:pv", error.pv());
+            assertEquals("what happened", error.reason());
+            assertEquals("try again", error.advice().orElseThrow());
             assertEquals("127.0.0.1:5064", error.server().orElseThrow());
         }
     }

@@ -16,10 +16,13 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Servers that stop, end and start again. Each test has a server of its own. */
+/** Servers that stop, end and start again. Each test has a server of its own, so they run beside one another. */
+@Execution(ExecutionMode.CONCURRENT)
 class FaultTest {
     private static final Duration SHORT = Duration.ofMillis(500);
 

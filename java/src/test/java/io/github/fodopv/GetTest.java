@@ -184,6 +184,9 @@ class GetTest {
 
             assertEquals(channel.name(), error.pv());
             assertTrue(error.getMessage().contains(channel.name()), error.getMessage());
+            String advice = error.advice().orElseThrow();
+            String variable = "EPICS_" + way.protocol() + "_ADDR_LIST";
+            assertTrue(advice.contains(variable) && error.getMessage().endsWith("; " + advice), error.getMessage());
             assertFalse(channel.isConnected());
             assertTrue(channel.info().isEmpty());
         }

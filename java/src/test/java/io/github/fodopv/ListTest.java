@@ -11,10 +11,13 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Lists of channels: one deadline, and a result or an error for each. */
+/** Lists of channels: one deadline, and a result or an error for each. Tests that write store equal values. */
+@Execution(ExecutionMode.CONCURRENT)
 class ListTest {
     private static final Duration SHORT = Duration.ofSeconds(2);
 

@@ -1,0 +1,1 @@
+../../drivers/spvirit/watch.rs
