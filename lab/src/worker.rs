@@ -19,7 +19,7 @@ use crate::load::double::Misbehavior;
 use crate::load::tally::NumberEncoding;
 use crate::plant::{self, RunLimits};
 use crate::protocol::LabProtocol;
-use crate::server::RAW_READY;
+use crate::server::{RAW_READY, ServerKind};
 
 /// Arguments of `fodo lab worker`.
 #[derive(Debug, Subcommand)]
@@ -171,6 +171,9 @@ pub enum WorkerCommand {
         /// The protocol, for a client that has both.
         #[arg(long)]
         protocol: Option<LabProtocol>,
+        /// The server, instead of that of EPICS.
+        #[arg(long)]
+        server: Option<ServerKind>,
     },
 }
 
@@ -218,8 +221,8 @@ impl WorkerCommand {
             WorkerCommand::Delay { at, to, one_way_us } => {
                 crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
             }
-            WorkerCommand::TryDriver { client, n, protocol } => {
-                trial::run(client, n, protocol, stdout().lock()).map_err(std::io::Error::other)
+            WorkerCommand::TryDriver { client, n, protocol, server } => {
+                trial::run(client, n, (protocol, server), stdout().lock()).map_err(std::io::Error::other)
             }
         };
         match done {

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use serde_json::Value;
 
 mod harness;
+mod ioc;
 
 /// The abilities that a client must have. `equal` refers to separate channels to one PV.
 struct Abilities {
@@ -178,6 +179,9 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == "lab") {
         return fodo_lab::run(words.into_iter().skip(1));
     }
+    if words.first().is_some_and(|word| word == "ioc") {
+        return ioc::become_fodo(&words);
+    }
     let list = lab(&["list"]).output().expect("this program starts");
     let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
     // Elsewhere the peers may be missing; `cargo xtask test` installs them, FODO_PEERS selects others.
@@ -200,11 +204,21 @@ fn lab(words: &[&str]) -> Command {
 }
 
 fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
+    if !abilities.is_of_pvaccess {
+        return ask(abilities, &["--protocol", "ca"]);
+    }
+    ask(abilities, &["--protocol", "pva"]);
+    // Servers of pvAccess use different parts of the protocol.
+    if ioc::has_fodo() {
+        ask(abilities, &["--protocol", "pva", "--server", "fodo"]);
+    }
+}
+
+fn ask(abilities: &Abilities, options: &[&str]) {
     let client = abilities.client;
 
-    let protocol = if abilities.is_of_pvaccess { "pva" } else { "ca" };
-    let words = ["worker", "try-driver", client, "--n", "20", "--protocol", protocol];
-    let output = lab(&words).output().expect("this program starts");
+    let words = ["worker", "try-driver", client, "--n", "20"];
+    let output = lab(&[&words[..], options].concat()).output().expect("this program starts");
 
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     if client == "fodo-java" && complaint.contains("`cargo xtask java package` builds it") {

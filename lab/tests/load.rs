@@ -2,10 +2,11 @@
 //! a separate program: started as `lab ...` it is the laboratory.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 mod harness;
+mod ioc;
 
 type Test = (&'static str, fn());
 
@@ -42,28 +43,9 @@ fn main() -> ExitCode {
         return fodo_lab::run(words.into_iter().skip(1));
     }
     if words.first().is_some_and(|word| word == "ioc") {
-        return become_fodo(&words);
+        return ioc::become_fodo(&words);
     }
     harness::run(TESTS, true)
-}
-
-/// The IOC is part of the program `fodo`; the laboratory takes this program for it.
-fn fodo() -> PathBuf {
-    let this = std::env::current_exe().expect("this program has a path");
-    let profile = this.ancestors().nth(2).expect("it is two levels below the profile's directory");
-    profile.join(format!("fodo{}", std::env::consts::EXE_SUFFIX))
-}
-
-#[cfg(unix)]
-fn become_fodo(words: &[OsString]) -> ExitCode {
-    use std::os::unix::process::CommandExt;
-    eprintln!("{}", Command::new(fodo()).args(words).exec());
-    ExitCode::FAILURE
-}
-
-#[cfg(not(unix))]
-fn become_fodo(_words: &[OsString]) -> ExitCode {
-    ExitCode::FAILURE
 }
 
 /// Whether the peers are installed. Without them the tests that need them are skipped, except in CI, where they fail.
@@ -211,8 +193,7 @@ fn has_jar() -> bool {
 }
 
 fn every_client_gets_every_update_of_our_ioc() {
-    if !fodo().is_file() && std::env::var_os("CI").is_none() {
-        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
+    if !ioc::has_fodo() {
         return;
     }
     check_account("fodo", "fodo", "calc", "10");
@@ -242,7 +223,7 @@ fn watchers_in_every_language_find_out_a_double() {
         let who = ["--server", "soft-ioc", "--producer", "puts", "--client", client];
         let (row, is_right) = load(&format!("{client}-{double}"), &[&who, &size[..], &["--double", double]].concat());
         let why = row["why"].as_str().unwrap_or_default();
-        assert!(!is_right && why.contains(fault), "{client}, {double}: {row}");
+        assert!(!is_right && why.contains(fault), "{client}, {double}: \"{why}\" in {row}");
     };
 
     // C, Python, Java; the Python clients share their tally. psi-ca merges two updates that arrive at once.
@@ -481,8 +462,7 @@ fn counters_set_by_python_are_accounted_for() {
 }
 
 fn study_002_has_a_row_for_each_pair_in_its_layout() {
-    if !fodo().is_file() && std::env::var_os("CI").is_none() {
-        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
+    if !ioc::has_fodo() {
         return;
     }
     let directory = std::env::temp_dir().join(format!("fodo-lab-diamond-{}", std::process::id()));
@@ -538,8 +518,7 @@ fn nsls2(name: &str, words: &[&str]) -> (Vec<serde_json::Value>, String) {
 }
 
 fn study_003_counts_every_update_and_checks_every_value() {
-    if !fodo().is_file() && std::env::var_os("CI").is_none() {
-        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
+    if !ioc::has_fodo() {
         return;
     }
     let (rows, markdown) = nsls2("fodo", &["--client", "fodo", "--server", "fodo"]);

@@ -113,6 +113,8 @@ struct ServerState {
     types: TypeCache,
     /// The types that were sent to the client with ids.
     type_ids: TypeIds,
+    /// The number of ids that the client stores, as it declares.
+    registry_size: u16,
     guid: Guid,
     tls: TunnelState,
     /// The port of circuits within TLS; `None` if they are not offered here.
@@ -152,8 +154,9 @@ impl Circuit {
             cleared: Vec::new(),
             operations: Operations::default(),
             types: TypeCache::new(),
-            // The client may create channels before it declares how many ids it stores.
+            // See `ServerState::refer_as_the_client_does`.
             type_ids: TypeIds::new(0),
+            registry_size: 0,
             guid: config.guid,
             tls,
             tls_port: None,

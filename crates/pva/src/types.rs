@@ -69,6 +69,9 @@ pub struct TypeCache {
     types: HashMap<u16, StoredType>,
     n_nodes: usize,
     name_bytes: usize,
+    /// How many descriptions were decoded.
+    n_decoded: u64,
+    was_read: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,8 @@ struct StoredType {
     kind: Arc<StructureType>,
     /// How many levels it has.
     depth: u32,
+    /// Which description it is part of.
+    number: u64,
 }
 
 impl TypeCache {
@@ -94,6 +99,11 @@ impl TypeCache {
         self.types.is_empty()
     }
 
+    /// Whether the peer has referred by its id alone to a type of an earlier description.
+    pub fn was_read(&self) -> bool {
+        self.was_read
+    }
+
     /// The memory of the stored types.
     pub fn held_bytes(&self) -> usize {
         self.n_nodes * size_of::<Node>() + self.name_bytes
@@ -110,7 +120,7 @@ impl TypeCache {
         }
         (self.n_nodes, self.name_bytes) = (n_nodes, name_bytes);
         let depth = depth_of_type(&kind);
-        self.types.insert(id, StoredType { kind, depth });
+        self.types.insert(id, StoredType { kind, depth, number: self.n_decoded });
         true
     }
 }
@@ -174,6 +184,7 @@ fn depth_of_type(kind: &StructureType) -> u32 {
 pub fn decode(reader: &mut ByteReader, cache: &mut TypeCache) -> Option<Arc<StructureType>> {
     let offset = reader.offset();
     let mut build = StructureBuilder::empty();
+    cache.n_decoded += 1;
     match reader.u8() {
         NULL => return None,
         // A stored type need not be copied.
@@ -187,7 +198,7 @@ pub fn decode(reader: &mut ByteReader, cache: &mut TypeCache) -> Option<Arc<Stru
 }
 
 /// The stored type with the id that follows.
-fn stored(reader: &mut ByteReader, cache: &TypeCache, offset: usize) -> Option<Arc<StructureType>> {
+fn stored(reader: &mut ByteReader, cache: &mut TypeCache, offset: usize) -> Option<Arc<StructureType>> {
     let id = reader.u16();
     let Some(stored) = cache.types.get(&id) else {
         reader.fail_at(offset, "the id of a type that was sent before");
@@ -197,6 +208,7 @@ fn stored(reader: &mut ByteReader, cache: &TypeCache, offset: usize) -> Option<A
         reader.fail_at(offset, "types that are nested less deeply");
         return None;
     }
+    cache.was_read |= stored.number < cache.n_decoded;
     Some(stored.kind.clone())
 }
 
@@ -370,6 +382,11 @@ impl TypeIds {
     /// Creates a table for a peer that stores `registry_size` ids, as it declared when it connected.
     pub fn new(registry_size: u16) -> TypeIds {
         TypeIds { ids: HashMap::new(), last: None, n_max: registry_size.min(limit::SENT_IDS_MAX) }
+    }
+
+    /// Changes the number of ids that the peer stores.
+    pub fn set_registry_size(&mut self, registry_size: u16) {
+        self.n_max = registry_size.min(limit::SENT_IDS_MAX);
     }
 
     /// Appends the type in full with a new id the first time, and only its id from then on.

@@ -32,11 +32,11 @@ struct TrialLine<'a> {
 }
 
 /// Writes the driver's greeting, then every request with its answer, one JSON object per line. Without a protocol it is
-/// Channel Access, if the client is measured over it.
+/// Channel Access, if the client is measured over it; without a server, that of EPICS.
 pub fn run(
     client: ClientUnderTest,
     n: usize,
-    protocol: Option<LabProtocol>,
+    (protocol, server): (Option<LabProtocol>, Option<ServerKind>),
     mut output: impl Write,
 ) -> Result<(), DriverFailure> {
     let peers = peers::present();
@@ -52,10 +52,10 @@ pub fn run(
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
     let has_ca = client.is_measured_over(LabProtocol::Ca);
     let protocol = protocol.unwrap_or(if has_ca { LabProtocol::Ca } else { LabProtocol::Pva });
-    let kind = match protocol {
+    let kind = server.unwrap_or(match protocol {
         LabProtocol::Ca => ServerKind::SoftIoc,
         LabProtocol::Pva => ServerKind::Qsrv2,
-    };
+    });
     let server = ServerUnderTest::start(kind, &database, None, None, &peers)?;
     let mut conversation = DriverProcess::start((client, protocol), &server, None, 0, &peers)?;
     let hello = DriverReply::Hello(conversation.hello().clone());

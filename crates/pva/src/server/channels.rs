@@ -8,7 +8,6 @@ use crate::cursor::ByteReader;
 use crate::message::{Answer, NewChannel, Request, Subcommand};
 use crate::search::{self, SearchFlags, SearchRequest};
 use crate::status::{RequestStatus, StatusLevel};
-use crate::types::TypeIds;
 use crate::validation::{self, Credentials};
 use crate::{Cid, Ioid, Sid, limit};
 
@@ -42,7 +41,7 @@ impl ServerState {
         let status = if self.is_validated {
             RequestStatus::error("the client is already validated")
         } else {
-            self.type_ids = TypeIds::new(registry_size);
+            self.registry_size = registry_size;
             self.identify(&credentials)
         };
         self.outbox.push(|bytes| Answer::ConnectionValidated { status }.encode(ORDER, bytes, |_| {}));

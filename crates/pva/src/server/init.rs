@@ -55,6 +55,7 @@ impl ServerState {
             return Err(format!("the pvRequest has {n_bytes} bytes; at most {} are accepted", limit::PV_REQUEST_BYTES));
         }
         let pv_request = value::decode_any(reader, &mut self.types);
+        self.refer_as_the_client_does();
         let n_updates = if has_window { reader.u32() } else { 0 };
         reader.finish().map_err(|fault| format!("the pvRequest is malformed: {fault}"))?;
         let parsed = pv_request.as_ref().map_or_else(PvRequest::default, PvRequest::from_structure);
@@ -94,6 +95,14 @@ impl ServerState {
     fn warn(&mut self, ioid: Ioid, text: String) {
         let answer = Answer::Message { ioid, level: StatusLevel::Warning as u8, text: text.into() };
         self.outbox.push(|bytes| answer.encode(ORDER, bytes, |_| {}));
+    }
+
+    /// Sends types that the client has received before by their id alone, once it has done the same. A client may declare that
+    /// it stores ids, and only know those of the same message: spvirit 0.4.2 then has no result for the second get of a circuit.
+    fn refer_as_the_client_does(&mut self) {
+        if self.types.was_read() {
+            self.type_ids.set_registry_size(self.registry_size);
+        }
     }
 
     /// Sends the reply to INIT, unless the operation has ended.

@@ -64,16 +64,31 @@ fn a_get_is_started_once_and_executed_many_times_in_both_byte_orders() {
 }
 
 #[test]
-fn a_type_is_sent_in_full_once_and_by_its_id_from_then_on() {
+fn a_client_that_refers_to_types_by_id_receives_each_type_once_and_its_id_from_then_on() {
     let (mut server, sid) = Server::with_double();
+    let request = PvRequest::parse("").unwrap().to_structure();
+    let mut ids = types::TypeIds::new(10);
     let mut sizes = Vec::new();
-    for ioid in [1, 2] {
-        server.send(&get(sid, ioid, Subcommand::INIT), pv_request_body(""));
+    // In full without an id, in full with one, and twice by the id alone.
+    for ioid in 1..=4 {
+        let ids = (ioid > 1).then_some(&mut ids);
+        server.send(&get(sid, ioid, Subcommand::INIT), |to| value::encode_any(Some(&request), ids, to));
         server.take();
         sizes.push(server.sent().len());
     }
 
-    assert_eq!(sizes, [8 + 451 + 3, 8 + 9]);
+    assert_eq!(sizes, [8 + 451, 8 + 451, 8 + 451 + 3, 8 + 9]);
+}
+
+#[test]
+fn a_client_that_refers_only_to_types_of_the_same_message_receives_each_type_in_full() {
+    let (mut server, sid) = Server::with_double();
+    // A structure of two empty ones, of which the second is a reference to the first.
+    let request = b"\xfd\x01\x00\x80\x00\x02\x01a\xfd\x02\x00\x80\x00\x00\x01b\xfe\x02\x00";
+    for ioid in [1, 2] {
+        server.send(&get(sid, ioid, Subcommand::INIT), |to| to.bytes(request));
+        assert_eq!((server.take(), server.sent().len()), (vec![], 8 + 451));
+    }
 }
 
 #[test]
