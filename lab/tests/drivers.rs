@@ -205,16 +205,16 @@ fn lab(words: &[&str]) -> Command {
 
 fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
     if !abilities.is_of_pvaccess {
-        return ask(abilities, &["--protocol", "ca"]);
+        return every_request_with(abilities, &["--protocol", "ca"]);
     }
-    ask(abilities, &["--protocol", "pva"]);
+    every_request_with(abilities, &["--protocol", "pva"]);
     // Servers of pvAccess use different parts of the protocol.
     if ioc::has_fodo() {
-        ask(abilities, &["--protocol", "pva", "--server", "fodo"]);
+        every_request_with(abilities, &["--protocol", "pva", "--server", "fodo"]);
     }
 }
 
-fn ask(abilities: &Abilities, options: &[&str]) {
+fn every_request_with(abilities: &Abilities, options: &[&str]) {
     let client = abilities.client;
 
     let words = ["worker", "try-driver", client, "--n", "20"];
