@@ -130,8 +130,12 @@ pub const UNREAD_BYTES: usize = 256 * 1024 * 1024;
 /// that does not know of these bytes. The first pause is [`READER_LEASE`]; a server that reads nothing costs no time.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(128);
 
-/// Requests without a waiting caller that follow one another within this time are sent together; also the longest time
-/// that such a request waits. It is too short to notice, and as long as a hundred puts take one by one.
+/// Requests without a waiting caller that follow one another within this time are a burst, and are sent together. A loop
+/// that puts takes a microsecond each time; one that waits for an update in between takes longer than this.
+pub const BURST_GAP: Duration = Duration::from_micros(20);
+
+/// The longest time that a request of a burst waits. It is too short to notice, and as long as a hundred puts take one by
+/// one.
 pub const BURST: Duration = Duration::from_micros(200);
 
 /// Bytes of a burst of requests that are sent without waiting for more: about two hundred puts.

@@ -93,8 +93,8 @@ struct State {
     flush_is_requested: bool,
     /// The reactor is scheduled to send the requests of a burst soon.
     flush_is_timed: bool,
-    /// When a request for which no caller waits was last sent at once.
-    burst_since: Option<Instant>,
+    /// When a request for which no caller waits was last made, unless the reactor was to send it with others.
+    last_unawaited: Option<Instant>,
     /// The pending bytes when the reactor last tried to send while a caller reads, and the pause until it tries again.
     retried: (usize, Duration),
     /// The last channel was closed; close the circuit once all pending bytes are sent.
@@ -205,7 +205,7 @@ impl Circuit {
             flush_delay: FlushDelay::new(config.flush_delay),
             flush_is_requested: false,
             flush_is_timed: false,
-            burst_since: None,
+            last_unawaited: None,
             retried: (0, limit::READER_LEASE),
             closes_when_sent: false,
             events: Vec::new(),
@@ -704,6 +704,17 @@ mod tests {
 
         assert_eq!(counting.0.load(Ordering::Relaxed), 1);
         assert!(get.poll(&mut task::Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn requests_are_a_burst_only_while_each_follows_the_one_before_closely() {
+        let (circuit, _server) = connected_without_reactor();
+        let mut state = circuit.state.lock();
+        let (start, gap) = (Instant::now(), limit::BURST_GAP);
+
+        let are_bursts = [0, 1, 3, 4, 6].map(|n| state.is_burst(start + gap / 2 * n));
+
+        assert_eq!(are_bursts, [false, true, false, true, false]);
     }
 
     #[test]

@@ -161,8 +161,8 @@ impl Circuit {
     /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit or the
     /// queue is full. Fails if the value cannot be written, and if the circuit closes meanwhile.
     ///
-    /// The first put is sent at once. Puts that follow within [`limit::BURST`] are sent together: when they reach
-    /// [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor.
+    /// A put is sent at once unless it follows another one within [`limit::BURST_GAP`]. Such puts are sent together: when
+    /// they reach [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor.
     pub(in crate::client) fn write(
         self: &Arc<Self>,
         channel: &ChannelCore,
@@ -178,7 +178,7 @@ impl Circuit {
             return Some(Err(failure.error(channel, self.server)));
         }
         // If the reactor is already scheduled, the time is not needed.
-        if state.flush_is_timed || state.is_burst() {
+        if state.flush_is_timed || state.is_burst(Instant::now()) {
             self.flush_soon(&mut state);
         } else {
             self.flush(&mut state);
@@ -193,7 +193,7 @@ impl Circuit {
     pub(super) fn flush_with_others(&self, state: &mut State) {
         match state.role.reader() {
             Reader::Resting(_) => self.request_flush(state),
-            _ if state.is_burst() => self.flush_soon(state),
+            _ if state.is_burst(Instant::now()) => self.flush_soon(state),
             _ => {
                 self.flush(state);
                 self.request_retry(state);
@@ -286,14 +286,9 @@ impl State {
         self.afterwards.woken.push(operation.end(ended));
     }
 
-    /// Whether a request without a waiting caller was sent just before; requests that follow closely are sent together.
-    fn is_burst(&mut self) -> bool {
-        let now = Instant::now();
-        let is_burst = self.burst_since.is_some_and(|since| now < since + limit::BURST);
-        if !is_burst {
-            self.burst_since = Some(now);
-        }
-        is_burst
+    /// Whether a request without a waiting caller follows another one closely; such requests are sent together.
+    pub(super) fn is_burst(&mut self, now: Instant) -> bool {
+        self.last_unawaited.replace(now).is_some_and(|last| now < last + limit::BURST_GAP)
     }
 
     /// Queues a request. `expected`: the expected reply of a server of Channel Access to a get.
