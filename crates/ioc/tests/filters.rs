@@ -27,7 +27,7 @@ type Lines = Arc<Mutex<Vec<LogLine>>>;
 fn ioc() -> (RunningIoc, States, Lines) {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let file = FILE.get_or_init(|| {
-        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("filters.db");
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("filters-{}.db", std::process::id()));
         std::fs::write(&file, RECORDS).unwrap();
         file
     });
