@@ -176,7 +176,10 @@ class EnumValue(IntValue):
 
     @property
     def label(self) -> str | None:
-        """The label of the state; `None` if it has none, or labels were not requested."""
+        """The label of the state; `None` if it has none, or labels were not requested.
+
+        Channel Access transmits 16 labels. A get with `kind="text"` has the label of any state.
+        """
         labels = self._reading.labels
         return labels[self] if labels is not None and self < len(labels) else None
 

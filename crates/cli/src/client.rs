@@ -240,16 +240,16 @@ impl ValueFlags {
 /// The number of states that Channel Access transmits the labels of.
 pub const CA_LABELS_MAX: usize = 16;
 
+/// Whether the value is a state whose label was not transmitted, because Channel Access transmits only the first ones.
+pub fn lacks_label(value: &Value, meta: Option<&Meta>) -> bool {
+    let Value::Scalar(Scalar::Enum(index)) = value else { return false };
+    usize::from(*index) >= CA_LABELS_MAX && meta.is_some_and(|meta| meta.labels.len() == CA_LABELS_MAX)
+}
+
 /// A reading whose state has no label, because Channel Access transmits only the first ones, with the label as its value. This
 /// costs a round trip for such a state.
 pub fn with_label(reading: Reading, flags: &ValueFlags, channel: &Channel, deadline: &Deadline) -> Reading {
-    let has_no_label = |meta: &Meta| match &reading.value {
-        Value::Scalar(Scalar::Enum(index)) => {
-            meta.labels.len() == CA_LABELS_MAX && usize::from(*index) >= CA_LABELS_MAX
-        }
-        _ => false,
-    };
-    if flags.numeric || !reading.meta.as_deref().is_some_and(has_no_label) {
+    if flags.numeric || !lacks_label(&reading.value, reading.meta.as_deref()) {
         return reading;
     }
     let request = Request { kind: Some(Kind::Text), ..flags.request() };

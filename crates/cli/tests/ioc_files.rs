@@ -228,7 +228,7 @@ fn records_are_processed_and_the_ioc_stops_while_its_output_is_not_read() {
 }
 
 #[test]
-fn get_and_put_know_the_states_whose_labels_channel_access_does_not_transmit() {
+fn get_put_and_monitor_know_the_states_whose_labels_channel_access_does_not_transmit() {
     let rates: String = (4..=21).map(|seconds| format!("choice(menuScan{seconds}, \"{seconds} second\")\n")).collect();
     let fixed = "choice(p, \"Passive\") choice(e, \"Event\") choice(i, \"I/O Intr\")";
     let folder = folder("rates", &[("site.dbd", &format!("menu(menuScan) {{ {fixed} {rates} }}\n"))]);
@@ -242,11 +242,14 @@ fn get_and_put_know_the_states_whose_labels_channel_access_does_not_transmit() {
     let (code, put) = tool(&["put", "x:set.SCAN", "21 second"]);
     let (_, got) = tool(&["get", "x:set.SCAN"]);
     let (_, number) = tool(&["get", "--numeric", "x:set.SCAN"]);
+    let (_, monitored) = tool(&["monitor", "--events", "1", "x:set.SCAN"]);
+    let (_, monitored_number) = tool(&["monitor", "--numeric", "--events", "1", "x:set.SCAN"]);
     let (refused, _) = tool(&["put", "x:set.SCAN", "22 second"]);
     stopped(child);
 
     assert_eq!(code, Some(0), "{put}");
     assert!(put.contains("Passive") && put.contains("21 second"), "{put}");
     assert!(got.contains("21 second") && number.contains("20") && !number.contains("21 second"), "{got}{number}");
+    assert!(monitored.contains("21 second") && !monitored_number.contains("second"), "{monitored}{monitored_number}");
     assert_ne!(refused, Some(0));
 }

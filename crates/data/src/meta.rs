@@ -48,7 +48,8 @@ pub struct Meta {
     pub warning: Limits,
     /// The range to which a record limits puts (DRVH, DRVL where the record has them).
     pub control: Limits,
-    /// The names of an enum's states, in order; empty for other kinds.
+    /// The names of an enum's states, in order; empty for other kinds. Channel Access transmits 16 of them; a get of a text has
+    /// that of any state.
     pub labels: Vec<Text>,
     /// The text for a state without a label; `None`: the state's number.
     pub label_for_unlabelled: Option<Text>,

@@ -160,8 +160,12 @@ pub const PVA_ACKNOWLEDGED: u32 = 2;
 /// eight megabytes.
 pub const SPARE_ARRAYS_BYTES: usize = 96 * 1024 * 1024;
 
-/// The smallest array of which the memory is kept: allocators keep smaller blocks themselves.
-pub const SPARE_ARRAY_BYTES_MIN: usize = 256 * 1024;
+/// The smallest array of which the memory is kept: allocators keep smaller blocks themselves. They return a few arrays of
+/// 80 kB that are dropped together to the system.
+pub const SPARE_ARRAY_BYTES_MIN: usize = 32 * 1024;
+
+/// How many of the oldest kept arrays are tried for the next one. A program that still has all of these has most others too.
+pub const SPARE_ARRAYS_TRIED: usize = 32;
 
 /// How long it is kept after the last large array has arrived: longer than the period of most detectors.
 pub const SPARE_ARRAYS_TIME: Duration = Duration::from_secs(1);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{
-    BitSet, Channel, EventMask, Meta, MonitorCounts, MonitorEvent, MonitorOptions, Operation, Protocol, PvRequest,
-    Reading, Structure, StructureType,
+    BitSet, Channel, Detail, EventMask, Kind, Meta, MonitorCounts, MonitorEvent, MonitorOptions, Operation, Protocol,
+    PvRequest, Reading, Request, Structure, StructureType, Value,
 };
 use serde_json::Map;
 
 use super::{Readout, context_with_clus, is_flat, requested};
 use crate::client::{
-    ClientContext, ClientFlags, CluFileFlag, META, ProtocolFlag, RequestFlag, ValueFlags, meta_of, seconds,
+    ClientContext, ClientFlags, CluFileFlag, META, ProtocolFlag, RequestFlag, ValueFlags, lacks_label, meta_of, seconds,
 };
 use crate::epics::OutputStreams;
 use crate::exit::{Exit, explain, explain_named, with_advice};
@@ -85,6 +85,8 @@ struct KnownPv {
     /// A reading cannot hold its value, so that its updates are structures.
     is_structured: bool,
     meta: Option<Arc<Meta>>,
+    /// Read apart: the labels of states whose labels the metadata lack. Each is a state and its label as a value.
+    labels: Vec<(Value, Value)>,
     is_refused: bool,
     lost_at: Option<Instant>,
     n_printed: u64,
@@ -193,12 +195,18 @@ fn watch_all(
                 let (Some(pv), Some(known)) = (arguments.pvs.get(index), known.get_mut(index)) else { continue };
                 let is_update = matches!(event, MonitorEvent::Update(_));
                 if let (MonitorEvent::Connected(_), Some(channel)) = (&event, watch.channel(index)) {
+                    known.labels.clear();
                     let is_pva = client.protocol(pv) == Protocol::Pva;
                     known.request_description(channel, is_pva && !arguments.value.selects_elements());
                 }
                 if is_update && known.needs_structures() {
                     watch.monitor_structure(index);
                     continue;
+                }
+                if let (MonitorEvent::Update(reading), Some(channel)) = (&event, watch.channel(index))
+                    && !arguments.value.numeric
+                {
+                    known.read_label(&reading.value, channel);
                 }
                 known.print(pv, width, event, arguments.client.json, &look, outlet.out)?;
                 outlet.out.flush()?;
@@ -251,10 +259,10 @@ impl KnownPv {
             event => return out.write_all(self.text(pv, width, event, as_json).as_bytes()),
         };
         self.was_connected = true;
-        if let Some(getting_meta) = self.getting_meta.take() {
-            self.meta = meta_of(getting_meta.wait_timeout(limit::META_WAIT));
-        }
-        let reading = Reading { meta: self.meta.clone(), ..reading };
+        self.take_meta();
+        let label = self.labels.iter().find(|(state, _)| *state == reading.value).map(|(_, label)| label.clone());
+        let value = label.unwrap_or(reading.value);
+        let reading = Reading { value, meta: self.meta.clone(), ..reading };
         if as_json {
             let mut object = json::reading(pv, &reading, look);
             object.insert("event", "update");
@@ -271,6 +279,30 @@ impl KnownPv {
     fn request_description(&mut self, channel: &Channel, needs_type: bool) {
         self.getting_meta = Some(channel.start_get(META));
         self.getting_kind = needs_type.then(|| channel.start_describe(""));
+    }
+
+    fn take_meta(&mut self) {
+        if let Some(getting_meta) = self.getting_meta.take() {
+            self.meta = meta_of(getting_meta.wait_timeout(limit::META_WAIT));
+        }
+    }
+
+    /// Reads the label of a state that the metadata lack, if the PV still has this state.
+    fn read_label(&mut self, state: &Value, channel: &Channel) {
+        self.take_meta();
+        if !lacks_label(state, self.meta.as_deref()) || self.labels.iter().any(|(known, _)| known == state) {
+            return;
+        }
+        // A server replies to the requests of a circuit in their order.
+        let getting = [Kind::Enum, Kind::Text, Kind::Enum]
+            .map(|kind| channel.start_get(Request { kind: Some(kind), detail: Detail::Value, count: 1 }));
+        let values = getting.map(|getting| getting.wait_timeout(limit::META_WAIT).ok().map(|reading| reading.value));
+        if let [Some(before), Some(label), Some(after)] = values
+            && before == *state
+            && after == *state
+        {
+            self.labels.push((before, label));
+        }
     }
 
     /// Whether a reading cannot hold the value of this PV.

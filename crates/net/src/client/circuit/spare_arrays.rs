@@ -41,7 +41,7 @@ impl SpareArrays {
         self.last = Some(now);
     }
 
-    /// An array that nothing else refers to, whose memory has place for so many elements and is at most twice as large.
+    /// One of the oldest arrays that nothing else refers to, whose memory has place for so many elements and is at most twice as large.
     #[cold]
     pub(super) fn take(&mut self, kind: Kind, n_elements: usize) -> Option<Array> {
         let is_suitable = |array: &Array| {
@@ -49,7 +49,8 @@ impl SpareArrays {
                 && (n_elements..=n_elements.saturating_mul(2)).contains(&array.capacity())
                 && !array.is_shared()
         };
-        let array = self.arrays.remove(self.arrays.iter().position(is_suitable)?)?;
+        let at = self.arrays.iter().take(limit::SPARE_ARRAYS_TRIED).position(is_suitable)?;
+        let array = self.arrays.remove(at)?;
         self.n_bytes -= bytes_of(&array);
         Some(array)
     }
@@ -120,6 +121,19 @@ mod tests {
         }
         assert_eq!(spares.arrays.len(), 1, "a small array is not kept");
         assert!(spares.take(Kind::F64, N / 2).is_some());
+    }
+
+    #[test]
+    fn a_program_that_keeps_its_arrays_does_not_make_the_next_one_slow() {
+        let mut spares = SpareArrays::default();
+        let of_program: Vec<Array> = (0..limit::SPARE_ARRAYS_TRIED).map(|_| array(N)).collect();
+        of_program.iter().for_each(|array| spares.keep(array, Instant::now()));
+        spares.keep(&array(N), Instant::now());
+
+        assert_eq!(spares.take(Kind::F64, N), None, "only the oldest are tried");
+        drop(of_program);
+
+        assert!(spares.take(Kind::F64, N).is_some());
     }
 
     #[test]
