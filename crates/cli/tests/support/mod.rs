@@ -192,6 +192,10 @@ pub fn ioc(folder: &Path, arguments: &[&str]) -> Command {
 /// Runs to the end with these lines as input.
 pub fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    match child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        // The program may end before it has read everything.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
     end_of(child)
 }
