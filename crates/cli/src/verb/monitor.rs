@@ -195,7 +195,6 @@ fn watch_all(
                 let (Some(pv), Some(known)) = (arguments.pvs.get(index), known.get_mut(index)) else { continue };
                 let is_update = matches!(event, MonitorEvent::Update(_));
                 if let (MonitorEvent::Connected(_), Some(channel)) = (&event, watch.channel(index)) {
-                    known.labels.clear();
                     let is_pva = client.protocol(pv) == Protocol::Pva;
                     known.request_description(channel, is_pva && !arguments.value.selects_elements());
                 }
@@ -203,11 +202,7 @@ fn watch_all(
                     watch.monitor_structure(index);
                     continue;
                 }
-                if let (MonitorEvent::Update(reading), Some(channel)) = (&event, watch.channel(index))
-                    && !arguments.value.numeric
-                {
-                    known.read_label(&reading.value, channel);
-                }
+                known.read_label(&event, watch.channel(index), &arguments.value);
                 known.print(pv, width, event, arguments.client.json, &look, outlet.out)?;
                 outlet.out.flush()?;
                 known.n_printed += u64::from(is_update);
@@ -277,6 +272,7 @@ impl KnownPv {
 
     /// Requests the metadata and, if its value may be more than a reading, the type.
     fn request_description(&mut self, channel: &Channel, needs_type: bool) {
+        self.labels.clear();
         self.getting_meta = Some(channel.start_get(META));
         self.getting_kind = needs_type.then(|| channel.start_describe(""));
     }
@@ -287,10 +283,12 @@ impl KnownPv {
         }
     }
 
-    /// Reads the label of a state that the metadata lack, if the PV still has this state.
-    fn read_label(&mut self, state: &Value, channel: &Channel) {
+    /// Reads the label of the state in an update if the metadata lack it and the PV still has this state.
+    fn read_label(&mut self, event: &MonitorEvent, channel: Option<&Channel>, flags: &ValueFlags) {
+        let (MonitorEvent::Update(Reading { value: state, .. }), Some(channel)) = (event, channel) else { return };
         self.take_meta();
-        if !lacks_label(state, self.meta.as_deref()) || self.labels.iter().any(|(known, _)| known == state) {
+        let is_known = self.labels.iter().any(|(known, _)| known == state);
+        if flags.numeric || is_known || !lacks_label(state, self.meta.as_deref()) {
             return;
         }
         // A server replies to the requests of a circuit in their order.
