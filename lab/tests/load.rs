@@ -219,8 +219,9 @@ fn watchers_in_every_language_find_out_a_double() {
         return;
     }
     let find_out = |client: &'static str, double: &str, fault: &str| {
-        // Four puts are wrong, each at another time: softIoc merges some updates while the machine is busy.
-        let size = ["--pvs", "40", "--subscriptions", "1", "--hz", "50", "--seconds", "2"];
+        // Four puts are wrong, each at another time and long before the next one of its PV: softIoc and repics merge updates
+        // while the machine is busy.
+        let size = ["--pvs", "150", "--subscriptions", "1", "--hz", "10", "--seconds", "3"];
         let who = ["--server", "soft-ioc", "--producer", "puts", "--client", client];
         let (row, is_right) = load(&format!("{client}-{double}"), &[&who, &size[..], &["--double", double]].concat());
         let why = row["why"].as_str().unwrap_or_default();
