@@ -44,18 +44,29 @@ pub(super) fn steps(dice: &mut Dice, records: &[(RecordName, GivenFields)]) -> V
     let mut steps = vec![GateStep::WaitIdle];
     for _ in 0..BURSTS {
         for _ in 0..2 + dice.below(BURST_MAX - 1) {
-            let (record, _) = dice.one_of(records);
+            let (record, fields) = dice.one_of(records);
+            let can_be_processed = !follows_early_value(records, fields);
             let takes_numbers = ["ao", "longout", "int64out"].contains(&&*record.record_type);
             let (pv, text) = match dice.below(3) {
-                0 => ("r0".to_string(), dice.below(9).to_string()),
-                1 if takes_numbers => (record.name.clone(), dice.below(9).to_string()),
-                _ => (format!("{}.PROC", record.name), "1".into()),
+                1 if takes_numbers && can_be_processed => (record.name.clone(), dice.below(9).to_string()),
+                2 if can_be_processed => (format!("{}.PROC", record.name), "1".into()),
+                _ => ("r0".to_string(), dice.below(9).to_string()),
             };
             steps.push(GateStep::Write(Argument { pv, kind: Kind::Text, text }));
         }
         steps.push(GateStep::WaitIdle);
     }
     steps
+}
+
+/// Whether the record reads one that sets VAL before it waits for ODLY. softIoc reads the value of its last update through
+/// a CP link, `fodo ioc` the present one: see the page on differences.
+fn follows_early_value(records: &[(RecordName, GivenFields)], fields: &GivenFields) -> bool {
+    let is_source = |name: &str| {
+        let prefix = format!("$(P){name} CP");
+        fields.iter().any(|(_, link)| link.starts_with(&prefix))
+    };
+    records.iter().any(|(record, fields)| is_source(&record.name) && fields.iter().any(|(field, _)| field == "ODLY"))
 }
 
 /// What is decided before the first record is made.
@@ -105,6 +116,11 @@ impl BusyPlan {
         (RecordName { name: format!("r{number}"), record_type: record_type.into() }, fields)
     }
 
+    /// Whether the record is a follower that is never active for a while.
+    fn is_immediate_follower(&self, number: usize) -> bool {
+        self.roles[number] == ProcessingRole::Follower && self.delays[number].is_none()
+    }
+
     fn follower(
         &mut self,
         dice: &mut Dice,
@@ -112,7 +128,9 @@ impl BusyPlan {
         delay: Option<&str>,
         fields: &mut GivenFields,
     ) -> &'static str {
-        let source = format!("$(P)r{}", dice.below(number as u64));
+        // How often softIoc processes a record at start that follows another follower depends on a race.
+        let sources: Vec<usize> = (0..number).filter(|source| !self.is_immediate_follower(*source)).collect();
+        let source = format!("$(P)r{}", dice.one_of(&sources));
         let link = format!("{source}{}{}", *dice.one_of(&[" CP", " CP", " CPP"]), dice.one_of(&["", " MS", " NMS"]));
         let mut set = |field: &str, value: &str| fields.push((field.into(), value.into()));
         let Some(delay) = delay else {

@@ -158,6 +158,8 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
         "SSCN" => Domain::OneOf(&["Passive", "Event"]),
         "PINI" => Domain::OneOf(&["NO", "YES"]),
         "PRIO" => Domain::OneOf(&["LOW", "MEDIUM", "HIGH"]),
+        // softIoc abandons the processing of an aao whose DOL cannot be read: see the page on differences.
+        "OMSL" if record_type == "aao" => Domain::OneOf(&["supervisory"]),
         "OMSL" => Domain::OneOf(&["supervisory", "closed_loop"]),
         "OIF" => Domain::OneOf(&["Full", "Incremental"]),
         "LINR" => Domain::OneOf(&["NO CONVERSION", "SLOPE", "LINEAR"]),

@@ -85,11 +85,20 @@ impl RandomCase {
             }
             (RecordName { name: format!("r{number}"), record_type }, fields)
         });
-        let records: Vec<_> = records.collect();
+        let mut records: Vec<(RecordName, Vec<(String, String)>)> = records.collect();
+        let types: Vec<String> = records.iter().map(|(record, _)| record.record_type.clone()).collect();
+        for (record, fields) in &mut records {
+            fields.retain(|(field, value)| !writes_differently(&types, &record.record_type, field, value));
+        }
         let mut steps: Vec<GateStep> = records.iter().flat_map(|(record, _)| watches(record)).collect();
         for _ in 0..STEPS {
             let (record, _) = dice.one_of(&records);
-            steps.push(step(&mut dice, record));
+            let step = step(&mut dice, record);
+            let is_listed = matches!(&step, GateStep::Write(put)
+            if put.pv.split_once('.').is_some_and(|(_, field)| {
+                writes_differently(&types, &record.record_type, field, &put.text)
+            }));
+            steps.extend((!is_listed).then_some(step));
         }
         RandomCase { seed, records, steps }
     }
@@ -252,11 +261,6 @@ fn value(dice: &mut Dice, record_type: &str, field: &str, place: SetBy) -> Optio
         _ if place == SetBy::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
         Domain::Number if place == SetBy::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
         Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
-        // INAV and similar fields begin to follow a link to an unknown PV at another time, and OUTV does not follow a JSON
-        // link: see the page on differences.
-        Domain::Link(modifiers) if record_type == "calcout" && place == SetBy::Put => {
-            Some(link(dice, modifiers, "")).map(|link| if link.starts_with('{') { String::new() } else { link })
-        }
         Domain::Link(modifiers) => Some(link(dice, modifiers, "$(P)nobody")),
         Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
     }
@@ -349,7 +353,7 @@ fn request(dice: &mut Dice, record: &RecordName) -> GateStep {
     // softIoc returns several elements of a text as characters or states: see the page on differences.
     let dbr = if count > 1 && [3, 4].contains(&(dbr % 7)) && dbr < 35 { dbr / 7 * 7 + 6 } else { dbr };
     // softIoc writes the state of a record when it returns another text of the record as a state: see the same page.
-    let has_states = ["bi", "bo", "mbbi", "mbbo"].contains(&record.record_type.as_str());
+    let has_states = STATES.contains(&record.record_type.as_str());
     let is_state_read = has_states && !is_value && is_text(&field) && dbr < 35 && dbr % 7 == 3;
     let dbr = if is_state_read { dbr / 7 * 7 } else { dbr };
     // softIoc sends no element of a long text without text, and several class names: see the same page.
@@ -408,13 +412,28 @@ fn step(dice: &mut Dice, record: &RecordName) -> GateStep {
     }
 }
 
+/// The record types whose VAL is a state.
+const STATES: [&str; 4] = ["bi", "bo", "mbbi", "mbbo"];
+
 /// The record types whose VAL is a long text.
 const LONG_TEXTS: [&str; 3] = ["lsi", "lso", "printf"];
 
-/// Whether both servers treat a put to this field differently: a link or constant for an input of a calcout, and the
-/// disabling of a record with a long text.
+/// Whether both servers treat a put to this field differently: a link or constant for an input or output of a calcout,
+/// and the disabling of a record with a long text.
 fn is_on_the_page_on_differences(record_type: &str, field: &str) -> bool {
-    record_type == "calcout" && field.starts_with("INP") || disables_long_text(record_type, field)
+    let is_link_of_calcout = record_type == "calcout" && (field.starts_with("INP") || field == "OUT");
+    is_link_of_calcout || disables_long_text(record_type, field)
+}
+
+/// Whether both servers treat what a link writes differently: a text, which may be empty, written to a record with states,
+/// and any value written to a compress. See the page on differences.
+fn writes_differently(types: &[String], record_type: &str, field: &str, link: &str) -> bool {
+    let is_output = matches!(domain(record_type, field), Domain::Link(modifiers) if modifiers == OUT);
+    let target = link.strip_prefix("$(P)r").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let record = target.strip_suffix(".VAL").unwrap_or(target);
+    let target_type = record.parse().ok().and_then(|number: usize| types.get(number)).map_or("", String::as_str);
+    let is_text = ["stringout", "lso", "printf"].contains(&record_type);
+    is_output && (target_type == "compress" || is_text && STATES.contains(&target_type))
 }
 
 /// Whether the field can disable a record with a long text.

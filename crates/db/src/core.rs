@@ -12,11 +12,11 @@ use crate::common::{Common, FilteredFollower, Follower, number, row};
 use crate::device::{DeviceSupport, INERT, choices};
 use crate::error::PutError;
 use crate::external_pv::{LinkUsage, PvaLink};
-use crate::field::{ASL0, Dbf, NOMOD, NUMBERED, Slot};
+use crate::field::{ASL0, DEVICE, Dbf, NOMOD, NUMBERED, Slot};
 use crate::filter::{ChannelError, ChannelField, FilterChain, FilterContext, FilterError, FilterFault, filters};
 use crate::hash::NameMap;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
-use crate::link::external::{DIGITS, ExternalPv, PendingReports};
+use crate::link::external::{DIGITS, ExternalPv, PendingReports, digits};
 use crate::link::{Link, LinkExtra, Modifiers, Target};
 use crate::meta::empty;
 use crate::record::contract::{LockedRecord, Record, labels, with};
@@ -249,6 +249,21 @@ impl Core {
         value.to_kind(kind, None)
     }
 
+    /// As [`Core::convert`], for a link through a channel: a number becomes a text with C's default number of digits,
+    /// whatever the target's PREC.
+    pub(crate) fn convert_for_channel(
+        &self,
+        record: u32,
+        field: u16,
+        value: Value,
+        kind: Kind,
+    ) -> Result<Value, ConvertError> {
+        if kind == Kind::Text && matches!(value.kind(), Kind::F32 | Kind::F64) {
+            return value.to_kind(kind, Some(&digits(None)));
+        }
+        self.convert(record, field, value, kind)
+    }
+
     /// Converts the first element of a value to the kind of a scalar field.
     pub(crate) fn to_field(&self, record: u32, field: u16, value: &Value) -> Result<Value, PutError> {
         let Some(row) = self.cell(record).and_then(|cell| row(cell.record_type().rows, field)) else {
@@ -329,6 +344,9 @@ impl Core {
             if let Some(chain) = &chain {
                 link.filter(chain.clone(), facts);
             }
+            if self.is_input_of_async_device(record, field) {
+                link.remove_trigger();
+            }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.set_target(Target::Field { record: found.record, field: found.field, modifiers });
             if let Some(when) = modifiers.follows(field) {
@@ -346,6 +364,13 @@ impl Core {
             }
         }
         link
+    }
+
+    /// Whether the field is the INP of a record with Async Soft Channel.
+    fn is_input_of_async_device(&self, record: u32, field: u16) -> bool {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+        row.is_some_and(|row| row.has(DEVICE) && row.dbf == Dbf::InLink)
+            && self.with(record, |body| DeviceSupport::of(body)) == Some(DeviceSupport::Async)
     }
 
     /// Makes a PV outside this database, or any PV over pvAccess, the target of a link, and queues the report of it.

@@ -348,6 +348,14 @@ impl Link {
         }
     }
 
+    /// Removes PP, CA, CP and CPP. Source: EPICS Base 7.0, the device supports Async Soft Channel of input records.
+    pub(crate) fn remove_trigger(&mut self) {
+        if let Some(body) = &mut self.0 {
+            body.modifiers.trigger = Trigger::None;
+            body.text = format!("{} {}", body.name, inherit_text(body.modifiers.inherit)).into();
+        }
+    }
+
     /// Sets the target.
     pub(crate) fn set_target(&mut self, target: Target) {
         if let Some(body) = &mut self.0 {
@@ -367,17 +375,21 @@ fn canonical(name: &str, modifiers: Modifiers, link_kind: LinkKind) -> String {
         // Only plain links have this trigger, and their text has no modifiers.
         Trigger::ChangeIfInterrupt => "",
     };
-    let inherit = match modifiers.inherit {
-        Inherit::Not => " NMS",
-        Inherit::Severity => " MS",
-        Inherit::Invalid => " MSI",
-        Inherit::Status => " MSS",
-    };
+    let inherit = inherit_text(modifiers.inherit);
     match link_kind {
         LinkKind::Forward if modifiers.trigger == Trigger::Channel => format!("{name} CA"),
         LinkKind::Forward => name.to_owned(),
-        LinkKind::In | LinkKind::Out => format!("{name}{trigger}{inherit}"),
+        LinkKind::In | LinkKind::Out => format!("{name}{trigger} {inherit}"),
         LinkKind::PlainIn | LinkKind::PlainOut => name.to_owned(),
+    }
+}
+
+fn inherit_text(inherit: Inherit) -> &'static str {
+    match inherit {
+        Inherit::Not => "NMS",
+        Inherit::Severity => "MS",
+        Inherit::Invalid => "MSI",
+        Inherit::Status => "MSS",
     }
 }
 

@@ -155,12 +155,16 @@ impl<'a> EngineCall<'a> {
     }
 
     /// Processes a record because a value that it reads has changed. An active record is processed once more when it is
-    /// done, and this does not count as an attempt to process it (LCNT), as in Base 7.0.10.
+    /// done, and this does not count as an attempt to process it (LCNT). As after a put (PUTF), that holds as well for the
+    /// records that this record processes.
+    ///
+    /// Source: EPICS Base 7.0.10, dbCaTask.
     pub(crate) fn process_for_change(&mut self, record: u32) {
         let is_active = self.with(record, |body, _| {
             let common = body.common();
             let is_active = common.is_active != 0;
-            common.reprocess |= u8::from(is_active);
+            let mark = if is_active { &mut common.reprocess } else { &mut common.put_process };
+            *mark = 1;
             is_active
         });
         if is_active == Some(false) {
@@ -362,7 +366,11 @@ impl<'a> EngineCall<'a> {
             (value, is_inherited.then(alarm))
         });
         let (value, alarm) = read.ok_or(LinkError)?;
-        let value = self.core.convert(from, field, value, kind).map_err(|_| LinkError)?;
+        let value = match modifiers.is_channel() {
+            true => self.core.convert_for_channel(from, field, value, kind),
+            false => self.core.convert(from, field, value, kind),
+        };
+        let value = value.map_err(|_| LinkError)?;
         if value.len() < n_elements {
             return Err(LinkError);
         }

@@ -269,6 +269,16 @@ fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value>
     slot.map(|slot| slot.value())
 }
 
+/// Whether two values have the same bits: as in Base, 0 and -0 differ, and NaN is the same as before.
+fn is_same(now: Option<&Value>, before: Option<&Value>) -> bool {
+    match (now, before) {
+        (Some(Value::Scalar(Scalar::F64(now))), Some(Value::Scalar(Scalar::F64(before)))) => {
+            now.to_bits() == before.to_bits()
+        }
+        (now, before) => now == before,
+    }
+}
+
 /// Posts the new value of a field. Returns the present SCAN.
 fn post_change(
     body: &mut dyn Record,
@@ -284,7 +294,7 @@ fn post_change(
     if !(is_value && row.has(PP)) {
         posts.post(body, field, CHANGED);
     }
-    if property(body, field, row) != before.property {
+    if !is_same(property(body, field, row).as_ref(), before.property.as_ref()) {
         posts.post_all(body, EventMask::PROPERTY);
     }
     body.common().scan

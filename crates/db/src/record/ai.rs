@@ -105,7 +105,8 @@ impl InputRecord for Ai {
     fn simulate(&mut self, value: Option<f64>, is_raw: bool) {
         self.simulation_value = value.unwrap_or(self.simulation_value);
         if is_raw {
-            self.raw_value = self.simulation_value.floor() as i32;
+            // As in Base on machines with 64 bits, the low half of a whole number that is too large.
+            self.raw_value = self.simulation_value.floor() as i64 as i32;
         } else {
             self.value = self.simulation_value;
         }

@@ -184,14 +184,17 @@ pub(crate) fn field_was_put<R: ArrayRecord + Simulated>(
     Ok(())
 }
 
-/// Processes an input array: reads `link`, or SIOL in simulation mode. `is_emptied`: a constant SIOL has no elements to
-/// read, so the array becomes empty; otherwise it does not change.
+/// Processes an input array: reads `link`, or SIOL in simulation mode.
+///
+/// As in Base, `is_waveform` makes two differences: a constant SIOL has no elements to read, so the array becomes empty;
+/// and a NORD that INP changes is posted again with the new time stamp.
 pub(crate) fn process_input<R: ArrayRecord + Simulated>(
     step: &mut Step<'_, '_, R>,
     link: impl Fn(&R) -> &Link + Copy,
-    is_emptied: bool,
+    is_waveform: bool,
 ) -> ProcessOutcome {
     let kind = step.lock().array_meta().kind;
+    let length_before = *step.lock().posting().length;
     let mode = simulation_mode(step);
     let is_of_program = DeviceSupport::of(step.lock()) == DeviceSupport::Program;
     let fetched = match mode {
@@ -209,7 +212,7 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
                 step.stamp_from(link);
             }
         }
-        Ok(None) if is_emptied && mode != SimulationMode::Device => {
+        Ok(None) if is_waveform && mode != SimulationMode::Device => {
             step.post(|record, posts| store(record, Value::Array(Array::empty(kind)), posts));
         }
         Ok(None) | Err(LinkError) => {}
@@ -222,7 +225,12 @@ pub(crate) fn process_input<R: ArrayRecord + Simulated>(
     if mode == SimulationMode::Device {
         program::stamp_input(step);
     }
-    step.post(monitor);
+    step.post(|record, posts| {
+        if is_waveform && mode == SimulationMode::Device && *record.posting().length != length_before {
+            posts.post(record, R::NORD, CHANGED);
+        }
+        monitor(record, posts);
+    });
     ProcessOutcome::done(is_read)
 }
 

@@ -139,21 +139,16 @@ pub(crate) fn fetch<R: Record>(
     name: &'static str,
     link: impl Fn(&R) -> &Link + Copy,
 ) -> Result<Option<Text>, LinkError> {
-    let kind = match step.kind_at(link) {
-        Some(Kind::I8 | Kind::U8) => Kind::U8,
-        Some(_) => Kind::Text,
-        None => return Ok(None),
-    };
-    Ok(step.read_link_array(name, link, kind)?.as_ref().and_then(of))
+    match step.kind_at(link) {
+        Some(Kind::I8 | Kind::U8) => Ok(step.read_link_array(name, link, Kind::U8)?.as_ref().and_then(of_characters)),
+        Some(_) => Ok(step.read_link::<Text>(name, link)?.map(|text| fitting(&text, STRING_BYTES))),
+        None => Ok(None),
+    }
 }
 
-/// Converts characters or a text to a text. The last character counts as the NUL, whatever it is, as in Base.
-fn of(value: &Value) -> Option<Text> {
-    match (value.long_text(), value.first()) {
-        (Some(text), _) => Some(fitting(&text, value.len())),
-        (None, Some(Scalar::Text(text))) => Some(fitting(&text, STRING_BYTES)),
-        (None, _) => None,
-    }
+/// Converts characters to a text. The last character counts as the NUL, whatever it is, as in Base.
+fn of_characters(value: &Value) -> Option<Text> {
+    value.long_text().map(|text| fitting(&text, value.len()))
 }
 
 /// Converts a text to the kind of the link's target: characters with their NUL, or the length of an EPICS string.

@@ -44,7 +44,9 @@ input_fields!(MbbiDirect, u32, simulated: u32);
 impl Record for MbbiDirect {
     fn init(&mut self) {
         simulation::init(self);
-        set_constant(&mut self.simulation_value, &self.simulation_value_link);
+        if let Some(value) = simulation::constant::<u32>(&self.simulation_value_link) {
+            self.simulation_value = value.cast_signed();
+        }
         let is_raw = DeviceSupport::of(self) == DeviceSupport::Raw;
         if is_raw {
             set_constant(&mut self.raw_value, &self.input);
