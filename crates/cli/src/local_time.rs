@@ -10,7 +10,7 @@ pub struct Clock(TimeZone);
 impl Clock {
     /// A clock in the system's time zone; UTC if it has none.
     pub fn local() -> Clock {
-        Clock(TimeZone::system())
+        Clock(host_zone().unwrap_or_else(TimeZone::system))
     }
 
     /// A clock in UTC, for tests.
@@ -67,6 +67,16 @@ impl Clock {
     }
 }
 
+/// The time zone in `/etc/localtime`, unless `TZ` selects another one. [`TimeZone::system`] gives the same, but reads the
+/// whole directory of time zones first, which takes as long as a get.
+fn host_zone() -> Option<TimeZone> {
+    const FILE: &str = "/etc/localtime";
+    if std::env::var_os("TZ").is_some() {
+        return None;
+    }
+    TimeZone::tzif(FILE, &std::fs::read(FILE).ok()?).ok()
+}
+
 /// `None` for a record that was never processed and for out-of-range times.
 fn moment(time: TimeStamp) -> Option<Timestamp> {
     let nanos = i32::try_from(time.nanos).ok()?;
@@ -89,6 +99,16 @@ mod tests {
         assert_eq!(utc.for_epics(TimeStamp::from_epics(1000, 123_456_500)), "1990-01-01 00:16:40.123457");
         assert_eq!(utc.for_epics(TimeStamp::from_epics(1000, 999_999_600)), "1990-01-01 00:16:40.999999");
         assert_eq!(utc.for_epics(TimeStamp::from_epics(4_000_000_000, 1)), "2116-10-03 07:06:40.000000");
+    }
+
+    #[test]
+    fn the_zone_of_the_host_is_the_one_of_the_time_zone_library() {
+        let (ours, theirs) = (host_zone().unwrap_or_else(TimeZone::system), TimeZone::system());
+
+        for unix_s in [0, 500_000_000, 1_000_000_000, 1_750_000_000, 1_800_000_000] {
+            let moment = Timestamp::from_second(unix_s).unwrap();
+            assert_eq!(ours.to_offset(moment), theirs.to_offset(moment));
+        }
     }
 
     #[test]
