@@ -14,6 +14,9 @@ use super::step::{Argument, GateStep};
 /// The time for which records are active. Their sums and multiples differ by much more than the duration of a burst.
 const DELAYS: [&str; 3] = ["0.25", "0.6", "1.4"];
 
+/// The event of the case; the records of another case must not post it.
+const EVENT: &str = "$(P)e";
+
 /// Number of bursts of steps; after each, all records become idle.
 const BURSTS: usize = 4;
 
@@ -46,7 +49,8 @@ pub(super) fn steps(dice: &mut Dice, records: &[(RecordName, GivenFields)]) -> V
         for _ in 0..2 + dice.below(BURST_MAX - 1) {
             let (record, fields) = dice.one_of(records);
             let can_be_processed = !follows_early_value(records, fields);
-            let takes_numbers = ["ao", "longout", "int64out"].contains(&&*record.record_type);
+            let is_scanned = fields.iter().any(|(field, _)| field == "SCAN");
+            let takes_numbers = ["ao", "longout", "int64out"].contains(&&*record.record_type) && !is_scanned;
             let (pv, text) = match dice.below(3) {
                 1 if takes_numbers && can_be_processed => (record.name.clone(), dice.below(9).to_string()),
                 2 if can_be_processed => (format!("{}.PROC", record.name), "1".into()),
@@ -60,7 +64,8 @@ pub(super) fn steps(dice: &mut Dice, records: &[(RecordName, GivenFields)]) -> V
 }
 
 /// Whether the record reads one that sets VAL before it waits for ODLY. softIoc reads the value of its last update through
-/// a CP link, `fodo ioc` the present one: see the page on differences.
+/// a CP link, `fodo ioc` the present one: see the page on differences. For the same reason no number is put to a record that
+/// the put does not process.
 fn follows_early_value(records: &[(RecordName, GivenFields)], fields: &GivenFields) -> bool {
     let is_source = |name: &str| {
         let prefix = format!("$(P){name} CP");
@@ -108,7 +113,7 @@ impl BusyPlan {
             (_, delay) => self.target(dice, number, delay, &mut fields),
         };
         if is_event {
-            fields.push(("VAL".into(), "1".into()));
+            fields.push(("VAL".into(), EVENT.into()));
         }
         if let Some(forward) = self.later(dice, number).filter(|_| dice.below(2) == 0) {
             fields.push(("FLNK".into(), forward));
@@ -191,7 +196,7 @@ impl BusyPlan {
         let mut set = |field: &str, value: &str| fields.push((field.into(), value.into()));
         if self.has_event && dice.below(2) == 0 {
             set("SCAN", "Event");
-            set("EVNT", "1");
+            set("EVNT", EVENT);
         }
         let Some(delay) = delay else {
             let record_type = *dice.one_of(&["calc", "calc", "ao", "longout", "fanout"]);

@@ -94,10 +94,13 @@ impl RandomCase {
         for _ in 0..STEPS {
             let (record, _) = dice.one_of(&records);
             let step = step(&mut dice, record);
-            let is_listed = matches!(&step, GateStep::Write(put)
-            if put.pv.split_once('.').is_some_and(|(_, field)| {
-                writes_differently(&types, &record.record_type, field, &put.text)
-            }));
+            let is_listed = match &step {
+                GateStep::Write(put) => put
+                    .pv
+                    .split_once('.')
+                    .is_some_and(|(_, field)| writes_differently(&types, &record.record_type, field, &put.text)),
+                _ => false,
+            };
             steps.extend((!is_listed).then_some(step));
         }
         RandomCase { seed, records, steps }

@@ -237,13 +237,18 @@ impl Core {
         self.meta_of(record, field, META_DEPTH_MAX, &mut |_| ())
     }
 
-    /// Converts a field's value to the kind that a link or a client reads.
+    /// Converts a field's value to the kind that a link reads. As for a client, an element of an array of ENUM is not a
+    /// text, because no state has a name.
     pub(crate) fn convert(&self, record: u32, field: u16, value: Value, kind: Kind) -> Result<Value, ConvertError> {
         if value.kind() == kind {
             return Ok(value);
         }
         if kind == Kind::Text {
             let meta = self.conversion_meta(record, field);
+            let has_names = !meta.labels.is_empty() || meta.label_for_unlabelled.is_some();
+            if value.kind() == Kind::Enum && !value.is_empty() && !has_names {
+                return Err(ConvertError::NoSuchState(Text::EMPTY));
+            }
             return value.to_kind(kind, Some(&meta));
         }
         value.to_kind(kind, None)
